@@ -1,0 +1,86 @@
+//! The configuration as the rest of the crate uses it: every value checked, every default filled in.
+//!
+//! [`Config`](super::Config) is what people write; it becomes [`Settings`] once, and nothing further down looks at raw
+//! options again.
+
+use std::time::Duration;
+
+use pgsteer_core::host::HostKey;
+use pgsteer_core::hosts::LoadBalance;
+use pgsteer_core::topology::TopologyKeys;
+
+use super::password::Password;
+
+/// Which session a connection must offer to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TargetSessionAttrs {
+    /// Any server will do; nothing is asked.
+    #[default]
+    Any,
+    /// The server must not be in recovery (`pg_is_in_recovery()` is asked on every new connection).
+    ReadWrite,
+}
+
+/// TCP keepalive settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalives {
+    /// Quiet time before the first probe. Default 30 s.
+    pub idle: Duration,
+    /// Time between probes. Default 10 s.
+    pub interval: Duration,
+    /// Unanswered probes before the connection is given up. Default 3.
+    pub count: u32,
+}
+
+/// A whole configuration, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    // whom to connect to, and as whom
+    pub(crate) hosts: Vec<HostKey>,
+    pub(crate) user: String,
+    pub(crate) password: Password,
+    pub(crate) database: String,
+    pub(crate) application_name: String,
+    /// `options` of the startup message (`-c name=value …`).
+    pub(crate) options: Option<String>,
+    pub(crate) target_session_attrs: TargetSessionAttrs,
+    pub(crate) statement_timeout: Option<Duration>,
+
+    // one connection attempt, and the socket under it
+    /// One deadline over resolving, TCP, startup, authentication and session setup of one host.
+    pub(crate) connect_timeout: Duration,
+    pub(crate) keepalives: Option<Keepalives>,
+    pub(crate) tcp_user_timeout: Option<Duration>,
+
+    // the cluster
+    pub(crate) load_balance: LoadBalance,
+    pub(crate) topology_keys: TopologyKeys,
+    pub(crate) fallback_to_topology_keys_only: bool,
+    /// Zero means: refresh on every pick.
+    pub(crate) refresh_interval: Duration,
+    pub(crate) failed_host_delay: Duration,
+    pub(crate) failed_host_max_delay: Option<Duration>,
+
+    // the pool
+    pub(crate) pool_size: u32,
+    /// Idle connections the pool keeps at least, as far as `pool_size` allows. Default: `pool_size` (a fixed pool).
+    pub(crate) min_idle: u32,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) max_lifetime: Duration,
+    pub(crate) lifetime_jitter: Duration,
+    pub(crate) rebalance_interval: Duration,
+    pub(crate) rebalance_batch: u32,
+    /// How long `get` waits. `None`: for ever. Default 5 s.
+    pub(crate) checkout_timeout: Option<Duration>,
+    /// Connects in flight at most. Default 32.
+    pub(crate) max_dials: u32,
+    /// A returned connection still busy after this is asked to cancel. Default 500 ms.
+    pub(crate) return_cancel_after: Duration,
+    /// A returned connection not clean after this is closed. Default 5 s.
+    pub(crate) return_timeout: Duration,
+    /// A connection held longer than this is reported once. `None`: never. Default never.
+    pub(crate) leak_threshold: Option<Duration>,
+    /// Whether the place of each checkout is recorded (for errors, `status` and leak reports). Default off.
+    pub(crate) record_holders: bool,
+}

@@ -1,0 +1,104 @@
+//! Everything that can go wrong, told so that a person knows what to do.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgsteer_core::host::HostKey;
+use pgsteer_core::hosts::Refused;
+
+use crate::config::ConfigError;
+
+/// What can go wrong. Clone is cheap. No variant ever holds or prints a secret.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option is unknown or has a bad value.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No connection came free in time. Says who holds what and what the last connects failed with.
+    #[error("{0}")]
+    CheckoutTimeout(Box<Exhausted>),
+    /// Nothing could be connected to; every host tried is listed with its state and reason.
+    #[error("{0}")]
+    Connect(Box<ConnectFailed>),
+    /// Every host refused the login: it is the credentials or the database name, not a host.
+    #[error("{0}")]
+    Login(Box<ConnectFailed>),
+    /// The load-balance mode allows no server that is up.
+    #[error("no node available: {}", refused_text(*.0))]
+    NoNode(Refused),
+    /// No server is known to try.
+    #[error("no server available")]
+    NoServer,
+    /// The pool or cluster has been closed.
+    #[error("the pool is closed")]
+    Closed,
+    /// The driver's own error; SQL errors arrive here untouched.
+    #[error("{}", .0)]
+    Postgres(Arc<tokio_postgres::Error>),
+}
+
+fn refused_text(refused: Refused) -> &'static str {
+    match refused {
+        Refused::Primary => "no primary node is up (load_balance only_primary)",
+        Refused::ReadReplica => "no read replica is up (load_balance only_rr)",
+        Refused::Cluster => "no server of the listed topology_keys is up (fallback_to_topology_keys_only)",
+    }
+}
+
+/// A checkout that ran out of time.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Exhausted {
+    /// How long the caller waited.
+    pub waited: Duration,
+    /// `pool_size`.
+    pub size: u32,
+    /// Connections ready to be handed out.
+    pub idle: u32,
+    /// Connections handed out.
+    pub leased: u32,
+    /// Connections being opened.
+    pub opening: u32,
+    /// Connections being cleaned or closed after their return.
+    pub settling: u32,
+    /// Callers waiting, this one included.
+    pub waiting: u32,
+    /// Age of the oldest checkout still out.
+    pub oldest_holder: Option<Duration>,
+    /// Where that checkout was made (`record_holders`).
+    pub oldest_holder_at: Option<String>,
+    /// The newest connect failure of each host that failed.
+    pub failures: Vec<HostTried>,
+}
+
+/// A search for a host that found none.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectFailed {
+    /// Every host tried, in order.
+    pub tried: Vec<HostTried>,
+}
+
+/// One host of a failed search.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostTried {
+    /// Which host.
+    pub host: HostKey,
+    /// Its state in words: down, read-only, rejected, login refused.
+    pub state: &'static str,
+    /// Why, in words, without secrets.
+    pub reason: String,
+    /// SQLSTATE, where the server gave one.
+    pub code: Option<String>,
+    /// How long the attempt took, or how long ago it was for a remembered failure.
+    pub age: Duration,
+}
+
+impl fmt::Display for HostTried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.host, self.state, self.reason)
+    }
+}
