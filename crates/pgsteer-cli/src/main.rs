@@ -1,0 +1,2 @@
+//! The `pgsteer` program.
+fn main() {}
