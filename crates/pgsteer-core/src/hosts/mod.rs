@@ -1,8 +1,14 @@
 //! The hosts of a cluster: which are known, which have failed, how many connections each carries, where the next
 //! connection goes and where existing ones may stay.
 
+mod address;
+mod cluster;
+mod events;
 mod mode;
 mod snapshot;
 
+pub use address::{AddressChoice, Addresses, Column, DiscoveredRow, Reason, choose, key_of};
+pub use cluster::{ClusterOptions, ClusterState};
+pub use events::{Action, DiscoveryOutcome, LogEvent, LogLevel, NoHost};
 pub use mode::{LoadBalance, Refused};
-pub use snapshot::{FailureKind, HostFailure, Snapshot};
+pub use snapshot::{DiscoveryReport, FailureKind, HostFailure, Snapshot};

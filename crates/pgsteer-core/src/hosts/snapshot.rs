@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use super::address::AddressChoice;
 use crate::host::{HostKey, Server};
 
 /// What a host's last failure was.
@@ -32,10 +33,22 @@ pub struct HostFailure {
     pub reason: String,
 }
 
+/// How looking for servers has gone.
+#[derive(Clone, Debug, Default)]
+pub struct DiscoveryReport {
+    /// Whether a discovery is running now.
+    pub running: bool,
+    /// When the last discovery that was answered ended, with servers or without.
+    pub last_answer: Option<Instant>,
+    /// When and why the last discovery failed; absent once one has been answered.
+    pub last_failure: Option<(Instant, String)>,
+}
+
 /// What is known of a cluster at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Whether servers are looked for (`true`) or the configured hosts are all there is.
+    /// Whether servers are looked for (`true`) or the configured hosts are all there is: load balancing is off, or the
+    /// server asked last cannot list servers.
     pub discovering: bool,
     /// Whether a discovery has returned at least one server. Never goes back.
     pub discovered: bool,
@@ -53,4 +66,31 @@ pub struct Snapshot {
     pub pending: BTreeMap<HostKey, u32>,
     /// Hosts that have failed and were not connected to since.
     pub failures: BTreeMap<HostKey, HostFailure>,
+    /// For each server the lowest preference among the topology keys that match it; `None` if none does.
+    pub levels: BTreeMap<HostKey, Option<u8>>,
+    /// Whether servers are used by their host or by their public IP. `None` until servers have been discovered.
+    pub address: Option<AddressChoice>,
+    /// How looking for servers has gone.
+    pub discovery: DiscoveryReport,
+}
+
+impl Snapshot {
+    /// Hosts that could not be connected to, sorted.
+    pub fn failed(&self) -> Vec<HostKey> {
+        self.of_kind(FailureKind::Down)
+    }
+
+    /// Hosts found in recovery while writes are wanted, sorted.
+    pub fn read_only(&self) -> Vec<HostKey> {
+        self.of_kind(FailureKind::ReadOnly)
+    }
+
+    /// Hosts that answered and refused all the same, sorted.
+    pub fn rejected(&self) -> Vec<HostKey> {
+        self.of_kind(FailureKind::Rejected)
+    }
+
+    fn of_kind(&self, kind: FailureKind) -> Vec<HostKey> {
+        self.failures.iter().filter(|(_, failure)| failure.kind == kind).map(|(key, _)| key.clone()).collect()
+    }
 }
