@@ -1,0 +1,57 @@
+//! Setters for finding servers and choosing among them.
+
+use std::time::Duration;
+
+use crate::config::{Config, LoadBalance, TopologySpec};
+
+impl Config {
+    /// Which servers new connections go to. Default [`LoadBalance::Off`]: the configured hosts in their order, and no
+    /// discovery.
+    #[must_use]
+    pub fn load_balance(mut self, mode: LoadBalance) -> Self {
+        self.load_balance = mode;
+        self
+    }
+
+    /// The placements to prefer: text such as `gcp.us-east1.us-east1-b:1,gcp.us-east1.*:2` (cloud.region.zone, the zone
+    /// possibly `*`, then `:preference` from 1 to 10, default 1), or [`TopologyKeys`](crate::config::TopologyKeys).
+    /// Names match in any case. Default none.
+    #[must_use]
+    pub fn topology_keys(mut self, keys: impl Into<TopologySpec>) -> Self {
+        self.topology_keys = keys.into();
+        self
+    }
+
+    /// Whether to fail rather than use a server outside every listed placement. Default off. No effect without
+    /// [`topology_keys`](Config::topology_keys) and under the two modes that prefer a node type.
+    #[must_use]
+    pub fn fallback_to_topology_keys_only(mut self, only: bool) -> Self {
+        self.fallback_to_topology_keys_only = only;
+        self
+    }
+
+    /// The time between refreshes, which probe failed hosts and ask for the servers again: whole seconds, 0 to 600.
+    /// Default 300 s. Zero means no timer: each connection that is opened starts one in the background.
+    #[must_use]
+    pub fn yb_servers_refresh_interval(mut self, interval: Duration) -> Self {
+        self.yb_servers_refresh_interval = interval;
+        self
+    }
+
+    /// How long a host that failed is left out at least: seconds, 0 to 60. Default 5. With 0 it is due at the next
+    /// refresh.
+    #[must_use]
+    pub fn failed_host_reconnect_delay_secs(mut self, seconds: u64) -> Self {
+        self.failed_host_reconnect_delay_secs = seconds;
+        self
+    }
+
+    /// Doubles the delay of a host with each failure in a row, up to this many seconds. Must be at least
+    /// [`failed_host_reconnect_delay_secs`](Config::failed_host_reconnect_delay_secs), which then must not be 0.
+    /// Default `None`: the delay is the same each time.
+    #[must_use]
+    pub fn failed_host_max_delay_secs(mut self, seconds: impl Into<Option<u64>>) -> Self {
+        self.failed_host_max_delay_secs = seconds.into();
+        self
+    }
+}

@@ -1,0 +1,8 @@
+//! The setters of [`Config`](super::Config), one per option, by the option's name.
+//!
+//! They store what they are given; nothing is judged here.
+
+mod cluster;
+mod login;
+mod pool;
+mod socket;

@@ -1,0 +1,104 @@
+//! Setters for the pool: how many connections, for how long, and how they are lent.
+
+use std::time::Duration;
+
+use crate::config::Config;
+
+impl Config {
+    /// Connections at most, 1 to 65535. Default 10.
+    #[must_use]
+    pub fn pool_size(mut self, connections: u32) -> Self {
+        self.pool_size = connections;
+        self
+    }
+
+    /// Connections to keep open at least, 0 to [`pool_size`](Config::pool_size). Default `None`: `pool_size`, a pool of
+    /// fixed size that is filled at once.
+    #[must_use]
+    pub fn min_idle(mut self, connections: impl Into<Option<u32>>) -> Self {
+        self.min_idle = connections.into();
+        self
+    }
+
+    /// Closes connections that were idle this long, as long as more than [`min_idle`](Config::min_idle) are left.
+    /// Greater than 0. Default `None`: never.
+    #[must_use]
+    pub fn idle_timeout(mut self, idle: impl Into<Option<Duration>>) -> Self {
+        self.idle_timeout = idle.into();
+        self
+    }
+
+    /// Replaces a connection this long after it opened, plus a random share of
+    /// [`lifetime_jitter`](Config::lifetime_jitter). Greater than 0. Default 30 min.
+    #[must_use]
+    pub fn max_lifetime(mut self, life: Duration) -> Self {
+        self.max_lifetime = life;
+        self
+    }
+
+    /// The most that is added at random to [`max_lifetime`](Config::max_lifetime), so that connections opened together
+    /// are not replaced together. Default 5 min; 0 adds nothing.
+    #[must_use]
+    pub fn lifetime_jitter(mut self, jitter: Duration) -> Self {
+        self.lifetime_jitter = jitter;
+        self
+    }
+
+    /// How often connections are moved towards where they belong. Greater than 0. Default 30 s.
+    #[must_use]
+    pub fn rebalance_interval(mut self, interval: Duration) -> Self {
+        self.rebalance_interval = interval;
+        self
+    }
+
+    /// Connections moved at one time at most, at least 1. Default 2.
+    #[must_use]
+    pub fn rebalance_batch(mut self, connections: u32) -> Self {
+        self.rebalance_batch = connections;
+        self
+    }
+
+    /// How long a caller waits for a connection. Default 5 s; `None` waits for ever, 0 does not wait at all.
+    #[must_use]
+    pub fn checkout_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.checkout_timeout = limit.into();
+        self
+    }
+
+    /// Connections being opened at the same time at most, at least 1. Default 32.
+    #[must_use]
+    pub fn max_dials(mut self, dials: u32) -> Self {
+        self.max_dials = dials;
+        self
+    }
+
+    /// A connection given back while a query still runs on it is asked to cancel that query after this long.
+    /// Default 500 ms.
+    #[must_use]
+    pub fn return_cancel_after(mut self, busy: Duration) -> Self {
+        self.return_cancel_after = busy;
+        self
+    }
+
+    /// A connection given back that is still not clean after this long is closed. Default 5 s.
+    #[must_use]
+    pub fn return_timeout(mut self, limit: Duration) -> Self {
+        self.return_timeout = limit;
+        self
+    }
+
+    /// Reports, once, a connection that has been out this long. Greater than 0. Default `None`: never.
+    #[must_use]
+    pub fn leak_threshold(mut self, held: impl Into<Option<Duration>>) -> Self {
+        self.leak_threshold = held.into();
+        self
+    }
+
+    /// Whether the place in the code of each checkout is kept, for time-out errors, the pool's status and reports of
+    /// connections held too long. Default off.
+    #[must_use]
+    pub fn record_holders(mut self, on: bool) -> Self {
+        self.record_holders = on;
+        self
+    }
+}

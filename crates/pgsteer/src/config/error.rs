@@ -1,0 +1,102 @@
+//! What is wrong with a configuration, as one error that names the option and what it allows.
+//!
+//! Every text here is meant for the person who wrote the configuration. A secret never gets this far: whoever builds a
+//! [`ConfigError`] puts [`REDACTED`] where a password was.
+
+use std::fmt;
+
+use pgsteer_core::topology::TopologyKeyError;
+
+/// Stands in every output where a secret would be.
+pub(crate) const REDACTED: &str = "redacted";
+
+/// What is wrong with a configuration. The first problem found, save that all unknown names are reported together and
+/// before any value is looked at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Names that are no option of this version, sorted.
+    #[error("{}", unknown_text(.names))]
+    UnknownOptions {
+        /// Each unknown name, with the known one nearest to it.
+        names: Vec<UnknownOption>,
+    },
+    /// An option has a value it does not allow.
+    #[error("option {name} cannot be `{}`: it takes {allowed}", .value.escape_debug())]
+    InvalidOption {
+        /// The option.
+        name: &'static str,
+        /// The value as given; `redacted` where it may be a secret.
+        value: String,
+        /// What the option allows, in words: type, range, units.
+        allowed: &'static str,
+    },
+    /// An option is given more than once, possibly under two of its names.
+    #[error("option {name} is given more than once")]
+    DuplicateOption {
+        /// The option.
+        name: &'static str,
+    },
+    /// One part of `topology_keys` is no placement.
+    #[error(
+        "topology key `{}` is not understood: it must be cloud.region.zone, the zone possibly *, with an optional \
+         :preference from 1 to 10",
+        .part.escape_debug()
+    )]
+    InvalidTopologyKey {
+        /// The offending part, as given.
+        part: String,
+    },
+    /// The connection string as a whole cannot be read.
+    #[error("the connection string cannot be read: {reason}")]
+    InvalidUrl {
+        /// Why, without repeating any part of the string that may belong to a secret.
+        reason: String,
+    },
+    /// Something this version does not do yet, and which must not be ignored silently.
+    #[error("{name}: {reason}")]
+    NotInThisVersion {
+        /// The option or the kind of connection string.
+        name: String,
+        /// What is missing, and what can be written instead.
+        reason: &'static str,
+    },
+}
+
+/// A name that is no option.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct UnknownOption {
+    /// The name as given.
+    pub name: String,
+    /// The known option nearest to it, if one is near enough to be what was meant.
+    pub nearest: Option<&'static str>,
+}
+
+impl fmt::Display for UnknownOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.name.escape_debug())?;
+        match self.nearest {
+            Some(nearest) => write!(f, " (did you mean {nearest}?)"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn unknown_text(names: &[UnknownOption]) -> String {
+    let listed: Vec<String> = names.iter().map(UnknownOption::to_string).collect();
+    let noun = if names.len() == 1 {
+        "unknown option"
+    } else {
+        "unknown options"
+    };
+    format!("{noun} {}", listed.join(", "))
+}
+
+impl From<TopologyKeyError> for ConfigError {
+    fn from(error: TopologyKeyError) -> Self {
+        ConfigError::InvalidTopologyKey {
+            part: error.part().to_owned(),
+        }
+    }
+}

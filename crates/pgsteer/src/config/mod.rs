@@ -1,0 +1,152 @@
+//! Options: how they are written, what each allows, and the checked settings they become.
+//!
+//! [`Config`] is built by value, read from a connection string or (feature `serde`) from a document; all three end in
+//! one check that yields the settings the rest of the crate works with, or one [`ConfigError`]. Nothing here connects
+//! to anything, and nothing here prints a password.
+
+mod builder;
+mod check;
+mod error;
+mod hosts;
+mod password;
+mod settings;
+mod topology;
+
+use std::time::Duration;
+
+pub use error::{ConfigError, UnknownOption};
+pub use hosts::HostSpec;
+pub use password::{PasswordError, PasswordSource};
+pub use pgsteer_core::hosts::LoadBalance;
+pub use pgsteer_core::topology::TopologyKeys;
+pub use settings::{Keepalives, TargetSessionAttrs};
+pub use topology::TopologySpec;
+
+pub(crate) use password::Password;
+pub(crate) use settings::Settings;
+
+/// Whose defaults apply for port, user and database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Family {
+    /// Port 5432, the operating system's user.
+    #[default]
+    Postgres,
+    /// Port 5433, user `yugabyte`.
+    Yugabyte,
+}
+
+/// How to reach a cluster and how to keep connections to it.
+///
+/// A value that every setter takes and gives back. Setters accept anything; values are judged together, once, when the
+/// configuration is used ([`check`](Config::check) does it on demand), so the order of the setters does not matter.
+///
+/// ```
+/// use pgsteer::config::{Config, LoadBalance};
+///
+/// let config = Config::yugabyte()
+///     .hosts(["yb1", "yb2"])
+///     .user("app")
+///     .password("secret")
+///     .load_balance(LoadBalance::Any)
+///     .topology_keys("gcp.us-east1.us-east1-b:1,gcp.us-east1.*:2")
+///     .pool_size(20);
+/// assert!(config.check().is_ok());
+/// ```
+#[derive(Clone)]
+pub struct Config {
+    family: Family,
+    hosts: Vec<HostSpec>,
+    port: Option<u16>,
+    user: Option<String>,
+    password: Password,
+    database: Option<String>,
+    application_name: String,
+    options: Option<String>,
+    target_session_attrs: TargetSessionAttrs,
+    statement_timeout: Option<Duration>,
+    connect_timeout: Duration,
+    keepalives: bool,
+    keepalives_idle: Duration,
+    keepalives_interval: Duration,
+    keepalives_count: u32,
+    tcp_user_timeout: Option<Duration>,
+    load_balance: LoadBalance,
+    topology_keys: TopologySpec,
+    fallback_to_topology_keys_only: bool,
+    yb_servers_refresh_interval: Duration,
+    failed_host_reconnect_delay_secs: u64,
+    failed_host_max_delay_secs: Option<u64>,
+    pool_size: u32,
+    min_idle: Option<u32>,
+    idle_timeout: Option<Duration>,
+    max_lifetime: Duration,
+    lifetime_jitter: Duration,
+    rebalance_interval: Duration,
+    rebalance_batch: u32,
+    checkout_timeout: Option<Duration>,
+    max_dials: u32,
+    return_cancel_after: Duration,
+    return_timeout: Duration,
+    leak_threshold: Option<Duration>,
+    record_holders: bool,
+}
+
+impl Config {
+    /// PostgreSQL's defaults: one host `localhost`, port 5432, the operating system's user, the database named as the
+    /// user.
+    pub fn new() -> Self {
+        Config::of(Family::Postgres)
+    }
+
+    /// YugabyteDB's defaults: one host `localhost`, port 5433, user `yugabyte`, the database named as the user.
+    pub fn yugabyte() -> Self {
+        Config::of(Family::Yugabyte)
+    }
+
+    fn of(family: Family) -> Self {
+        Config {
+            family,
+            hosts: Vec::new(),
+            port: None,
+            user: None,
+            password: Password::None,
+            database: None,
+            application_name: "pgsteer".to_owned(),
+            options: None,
+            target_session_attrs: TargetSessionAttrs::Any,
+            statement_timeout: None,
+            connect_timeout: Duration::from_secs(10),
+            keepalives: true,
+            keepalives_idle: Duration::from_secs(30),
+            keepalives_interval: Duration::from_secs(10),
+            keepalives_count: 3,
+            tcp_user_timeout: Some(Duration::from_secs(30)),
+            load_balance: LoadBalance::Off,
+            topology_keys: TopologySpec::default(),
+            fallback_to_topology_keys_only: false,
+            yb_servers_refresh_interval: Duration::from_secs(300),
+            failed_host_reconnect_delay_secs: 5,
+            failed_host_max_delay_secs: None,
+            pool_size: 10,
+            min_idle: None,
+            idle_timeout: None,
+            max_lifetime: Duration::from_secs(30 * 60),
+            lifetime_jitter: Duration::from_secs(5 * 60),
+            rebalance_interval: Duration::from_secs(30),
+            rebalance_batch: 2,
+            checkout_timeout: Some(Duration::from_secs(5)),
+            max_dials: 32,
+            return_cancel_after: Duration::from_millis(500),
+            return_timeout: Duration::from_secs(5),
+            leak_threshold: None,
+            record_holders: false,
+        }
+    }
+}
+
+impl Default for Config {
+    /// [`Config::new`].
+    fn default() -> Self {
+        Config::new()
+    }
+}
