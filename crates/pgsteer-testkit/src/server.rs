@@ -1,0 +1,406 @@
+//! One server of a universe: its process, its files, and what a test may do to it. Signals go only to processes seen
+//! to work in this server's own data folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal};
+
+use crate::failure::{During as _, Failure, Outcome, or_fail};
+use crate::listing::{Listing, literal};
+use crate::log::Log;
+use crate::postmaster::{LIMIT, Process, start_bare};
+use crate::processes::{is_stopped, signal, signal_others, wait_until, working_in};
+use crate::programs::Programs;
+use crate::spec::{RESERVED_SESSIONS, ServerSpec};
+use crate::sql::{ADMIN, Rows, Session, SqlError};
+use crate::{DATABASE, PASSWORD, USER};
+
+/// One PostgreSQL server. Got from [`Universe::server`](crate::Universe::server).
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) spec: ServerSpec,
+    programs: Arc<Programs>,
+    listing: Arc<Mutex<Listing>>,
+    folder: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    settings: BTreeMap<String, String>,
+    process: Option<Process>,
+    frozen: bool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        host: String,
+        port: u16,
+        spec: ServerSpec,
+        programs: Arc<Programs>,
+        listing: Arc<Mutex<Listing>>,
+        folder: PathBuf,
+    ) -> Self {
+        let settings = spec.settings.clone();
+        let state = Mutex::new(State {
+            settings,
+            process: None,
+            frozen: false,
+        });
+        Self {
+            host,
+            port,
+            spec,
+            programs,
+            listing,
+            folder,
+            state,
+        }
+    }
+
+    /// Makes its files from the template and starts it.
+    pub(crate) fn create(&self, template: &Path) -> Outcome<()> {
+        fs::create_dir(&self.folder).at("cannot make", &self.folder)?;
+        self.programs.give(&self.folder)?;
+        crate::template::copy(&self.programs, template, &self.data_folder())?;
+        self.write_usual_hba()?;
+        self.try_start()?;
+        if self.spec.auth == "md5" {
+            // The template holds a scram-sha-256 secret, which md5 lines would be checked by too.
+            let password = literal(Some(PASSWORD));
+            self.try_sql(&format!(
+                "SET password_encryption = 'md5'; ALTER ROLE {USER} PASSWORD {password}"
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// The loopback address it listens on.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Address and port as one text, `127.0.0.1:20433`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// A `postgresql://` URL with user, password and database.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("postgresql://{USER}:{PASSWORD}@{}/{DATABASE}", self.address())
+    }
+
+    /// The data folder, for certificates and the like; see [`Server::write_file`].
+    #[must_use]
+    pub fn data_folder(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// The folder of its Unix socket.
+    #[must_use]
+    pub fn socket_folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether its process runs, frozen or not.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.state().process.as_mut().is_some_and(Process::is_alive)
+    }
+
+    /// Starts it, after a stop or a kill, with its data and settings as they were, and brings its list of servers up
+    /// to date. Does nothing when it runs.
+    #[track_caller]
+    pub fn start(&self) {
+        or_fail(self.try_start());
+    }
+
+    pub(crate) fn try_start(&self) -> Outcome<()> {
+        let mut state = self.state();
+        if state.process.as_mut().is_some_and(Process::is_alive) {
+            return Ok(());
+        }
+        let mut settings = state.settings.clone();
+        let addresses: Vec<&str> = std::iter::once(self.host.as_str())
+            .chain(self.spec.public_ip.as_deref())
+            .collect();
+        settings.insert("listen_addresses".to_owned(), addresses.join(","));
+        settings.insert("port".to_owned(), self.port.to_string());
+        let settings: Vec<(String, String)> = settings.into_iter().collect();
+        let (data, log) = (self.data_folder(), self.folder.join("log"));
+        state.process = Some(start_bare(
+            &self.programs,
+            &data,
+            &self.folder,
+            &log,
+            self.port,
+            &settings,
+        )?);
+        state.frozen = false;
+        drop(state);
+        self.bring_listing()
+    }
+
+    /// Kills it as a power cut would: every process dies at once, sockets close without any last message. Returns
+    /// when all are gone. What was not committed is lost; the next start recovers the rest.
+    #[track_caller]
+    pub fn kill(&self) {
+        or_fail(self.end(|postmaster, data| {
+            // The postmaster is held still while its children die, or it would start new ones, and then told to quit
+            // rather than killed, since only it can give its shared memory back.
+            signal(postmaster, data, Signal::STOP);
+            let _ = wait_until(LIMIT, || is_stopped(postmaster));
+            signal_others(postmaster, data, Signal::KILL);
+            let _ = wait_until(LIMIT, || working_in(data).len() <= 1);
+            signal(postmaster, data, Signal::QUIT);
+            signal(postmaster, data, Signal::CONT);
+        }));
+    }
+
+    /// Stops it in fast mode, as an operator would: sessions are told 57P01 and end. Returns when all are gone.
+    #[track_caller]
+    pub fn stop_fast(&self) {
+        or_fail(self.try_stop_fast());
+    }
+
+    fn try_stop_fast(&self) -> Outcome<()> {
+        self.end(|postmaster, data| {
+            for pid in working_in(data) {
+                signal(pid, data, Signal::CONT);
+            }
+            signal(postmaster, data, Signal::INT);
+        })
+    }
+
+    /// Stops and starts it.
+    #[track_caller]
+    pub fn restart(&self) {
+        or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
+    }
+
+    /// Freezes every process of it. The kernel still accepts connections for it until its backlog is full; nothing is
+    /// ever answered. SQL on it would wait in vain, so changes of the list reach it when it thaws.
+    #[track_caller]
+    pub fn freeze(&self) {
+        or_fail(self.try_freeze());
+    }
+
+    fn try_freeze(&self) -> Outcome<()> {
+        let mut state = self.state();
+        let postmaster = state.postmaster(self)?;
+        let data = self.data_folder();
+        signal(postmaster, &data, Signal::STOP);
+        // A child that was being forked shows up in the next look.
+        let all_stopped = wait_until(LIMIT, || {
+            let moving: Vec<Pid> = working_in(&data)
+                .into_iter()
+                .filter(|pid| !is_stopped(*pid))
+                .collect();
+            for pid in &moving {
+                signal(*pid, &data, Signal::STOP);
+            }
+            moving.is_empty()
+        });
+        state.frozen = true;
+        if all_stopped {
+            Ok(())
+        } else {
+            Err(Failure::new(format!("{} does not freeze", self.address())))
+        }
+    }
+
+    /// Lets a frozen server go on.
+    #[track_caller]
+    pub fn thaw(&self) {
+        or_fail(self.try_thaw());
+    }
+
+    fn try_thaw(&self) -> Outcome<()> {
+        let mut state = self.state();
+        state.postmaster(self)?;
+        let data = self.data_folder();
+        for pid in working_in(&data) {
+            signal(pid, &data, Signal::CONT);
+        }
+        state.frozen = false;
+        drop(state);
+        self.bring_listing()
+    }
+
+    /// Runs SQL as superuser in [`DATABASE`] and gives the rows.
+    ///
+    /// # Panics
+    /// When the server refuses it; see [`Server::try_sql`].
+    #[track_caller]
+    pub fn sql(&self, sql: &str) -> Rows {
+        or_fail(
+            self.try_sql(sql)
+                .map_err(|error| Failure::new(format!("{}: {error}: {sql}", self.address()))),
+        )
+    }
+
+    /// Runs SQL as superuser in [`DATABASE`]. Several statements at once are one transaction.
+    ///
+    /// # Errors
+    /// The server's refusal, or why it could not be asked.
+    pub fn try_sql(&self, sql: &str) -> Result<Rows, SqlError> {
+        Session::open(&self.folder, self.port, DATABASE)?.run(sql)
+    }
+
+    /// How many sessions clients of this application name hold.
+    #[track_caller]
+    pub fn sessions(&self, application: &str) -> usize {
+        self.backends(application).len()
+    }
+
+    /// The backend processes of clients of this application name, oldest first.
+    #[track_caller]
+    pub fn backends(&self, application: &str) -> Vec<i32> {
+        let rows = self.sql(&format!(
+            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name = {} \
+             ORDER BY backend_start",
+            literal(Some(application))
+        ));
+        rows.into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|pid| pid.parse().ok())
+            .collect()
+    }
+
+    /// Ends one session as an administrator would (57P01). Returns when it is gone. False if there was no such one.
+    #[track_caller]
+    pub fn terminate(&self, backend: i32) -> bool {
+        self.sql(&format!("SELECT pg_terminate_backend({backend}, 10000)")) == [[Some("t".to_owned())]]
+    }
+
+    /// Sets who may log in over TCP: `pg_hba.conf` lines, which replace the former ones, in force when this returns.
+    /// The testkit's own way in stays.
+    #[track_caller]
+    pub fn set_hba(&self, lines: &[&str]) {
+        or_fail(self.write_hba(lines).and_then(|()| self.reload()));
+    }
+
+    /// Puts the usual `pg_hba.conf` lines back.
+    #[track_caller]
+    pub fn reset_hba(&self) {
+        or_fail(self.write_usual_hba().and_then(|()| self.reload()));
+    }
+
+    pub(crate) fn write_usual_hba(&self) -> Outcome<()> {
+        let auth = &self.spec.auth;
+        self.write_hba(&[
+            &format!("local all all {auth}"),
+            &format!("host all all 127.0.0.0/8 {auth}"),
+        ])
+    }
+
+    fn write_hba(&self, lines: &[&str]) -> Outcome<()> {
+        let own = format!("local all {ADMIN} trust\nhost all {ADMIN} all reject\n");
+        self.try_write_file("pg_hba.conf", &format!("{own}{}\n", lines.join("\n")))
+    }
+
+    /// Restarts it with another limit of sessions, not counting those kept back for the testkit.
+    #[track_caller]
+    pub fn set_max_connections(&self, limit: u32) {
+        self.set_setting("max_connections", &(limit + RESERVED_SESSIONS).to_string());
+    }
+
+    /// Restarts it with another value of any setting.
+    #[track_caller]
+    pub fn set_setting(&self, name: &str, value: &str) {
+        self.state().settings.insert(name.to_owned(), value.to_owned());
+        or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
+    }
+
+    /// Writes a file into the data folder, readable by the server only.
+    #[track_caller]
+    pub fn write_file(&self, name: &str, contents: &str) {
+        or_fail(self.try_write_file(name, contents));
+    }
+
+    fn try_write_file(&self, name: &str, contents: &str) -> Outcome<()> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.data_folder().join(name);
+        fs::write(&path, contents).at("cannot write", &path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).at("cannot protect", &path)?;
+        self.programs.give(&path)
+    }
+
+    /// Everything it has logged so far.
+    #[track_caller]
+    pub fn log(&self) -> Log {
+        let path = self.folder.join("log");
+        let bytes = or_fail(fs::read(&path).at("cannot read", &path));
+        Log::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// Makes the server read its configuration files again and waits until new sessions see them.
+    fn reload(&self) -> Outcome<()> {
+        let loaded = || self.try_sql("SELECT pg_conf_load_time()");
+        let before = loaded()?;
+        self.try_sql("SELECT pg_reload_conf()")?;
+        if wait_until(LIMIT, || loaded().is_ok_and(|now| now != before)) {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "{} did not read its configuration again",
+            self.address()
+        )))
+    }
+
+    /// Gives the server the universe's current list, if it is there to take it.
+    pub(crate) fn bring_listing(&self) -> Outcome<()> {
+        {
+            let mut state = self.state();
+            if state.frozen || !state.process.as_mut().is_some_and(Process::is_alive) {
+                return Ok(());
+            }
+        }
+        let sql = self
+            .listing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sql(self.spec.plain);
+        self.try_sql(&sql)?;
+        Ok(())
+    }
+
+    fn end(&self, how: impl FnOnce(Pid, &Path)) -> Outcome<()> {
+        let mut state = self.state();
+        let postmaster = state.postmaster(self)?;
+        let data = self.data_folder();
+        how(postmaster, &data);
+        state.frozen = false;
+        match &mut state.process {
+            Some(process) => process.wait_for_end(&data),
+            None => Ok(()),
+        }
+    }
+
+    /// A test that panicked in the middle of a call must still be able to clean up, so poison means nothing here.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn postmaster(&mut self, server: &Server) -> Outcome<Pid> {
+        let pid = self.process.as_mut().and_then(Process::living_pid);
+        pid.ok_or_else(|| Failure::new(format!("the server {} is not running", server.address())))
+    }
+}
