@@ -139,7 +139,7 @@ impl Builder {
             ));
         }
         let universe = Universe {
-            watcher,
+            _watcher: watcher,
             servers,
             listing,
             _folder: folder,
