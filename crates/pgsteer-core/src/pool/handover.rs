@@ -1,0 +1,328 @@
+//! Waiting for a slot, and handing a returned one to whoever has waited longest.
+//! It relies on two facts: a slot's idle bit and the flag that somebody waits are in one word, and the flag changes
+//! only under the lock. So a return either comes before the flag, and the waiter that raises it sees the bit, or after
+//! it, and comes to the lock; whenever the lock is free, an idle slot beside a waiter has a return on its way to it.
+//! Wakers are woken and dropped, and the keeper is called, only after the lock is let go.
+
+use super::session::{GiveBack, Session};
+use super::slots::{Lease, Slots, Tenant};
+use super::sync::MutexGuard;
+use super::waiters::{Outcome, Queue, Rejected, Wait};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::PoisonError;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// What became of a slot that its holder gave back.
+#[derive(Debug)]
+#[must_use = "an unfit slot is to be passed to the keeper"]
+pub enum GivenBack {
+    /// It is idle, or belongs to the oldest waiter.
+    Released,
+    /// The wire is busy: the driver releases it when the last answer has come. The keeper sets a deadline: if
+    /// [`Session::unpark`] then says `true`, it takes the lease with [`Slots::unpark`]. Noting
+    /// [`Slots::uses`] with the deadline tells this parking from a later one of the same slot.
+    Parked,
+    /// Dirty, closed or retired: still the caller's, to be passed to the keeper.
+    Unfit(Lease),
+}
+
+impl<T: Tenant, E> Slots<T, E> {
+    fn lock(&self) -> MutexGuard<'_, Queue<E>> {
+        // A panic under the lock could only come from a waker's or an error's clone, between whole steps.
+        self.queue.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a slot back in whatever state its session is: what a guard does when it is dropped.
+    /// One load and one locked instruction if the session is quiet and clean.
+    #[inline]
+    pub fn give_back(&self, lease: Lease, session: &Session) -> GivenBack {
+        match session.outlook() {
+            GiveBack::Clean => {
+                self.release(lease);
+                GivenBack::Released
+            }
+            GiveBack::Keeper => GivenBack::Unfit(lease),
+            GiveBack::Parked => self.give_back_busy(lease, session),
+        }
+    }
+
+    #[cold]
+    fn give_back_busy(&self, lease: Lease, session: &Session) -> GivenBack {
+        // First the lease, then the session: whoever wins the session's parked bit must find the lease.
+        let index = lease.index();
+        self.park(lease);
+        let settled = session.give_back();
+        if settled == GiveBack::Parked {
+            return GivenBack::Parked;
+        }
+        // The pass ended in between, so nobody else may take it back.
+        match self.unpark(index) {
+            Some(lease) if settled == GiveBack::Keeper => GivenBack::Unfit(lease),
+            Some(lease) => {
+                self.release(lease);
+                GivenBack::Released
+            }
+            None => GivenBack::Parked,
+        }
+    }
+
+    /// A slot has just been made idle and somebody waited: takes it back for the oldest waiter.
+    ///
+    /// If it is not idle any more, somebody else has taken it, and a slot that comes back from there will be brought
+    /// here in its turn.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hand_over(&self, index: u32) {
+        let mut queue = self.lock();
+        if queue.is_empty() && !queue.closed {
+            return;
+        }
+        let Some(lease) = self.claim(index) else { return };
+        if queue.closed || !self.fits(&lease) {
+            drop(queue);
+            self.keeper.receive(lease);
+            return;
+        }
+        match queue.grant(lease) {
+            Ok(waker) => {
+                self.settled(queue);
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            Err(lease) => {
+                drop(queue);
+                self.keeper.receive(lease);
+            }
+        }
+    }
+
+    /// Lets the lock go after somebody has stopped waiting.
+    fn settled(&self, queue: MutexGuard<'_, Queue<E>>) {
+        if queue.is_empty() && !queue.closed {
+            self.lower();
+        }
+        drop(queue);
+    }
+
+    /// Waits for a slot, strictly in the order of first polls.
+    ///
+    /// `deadline` counts at the first poll; [`expire`](Self::expire) enforces it. A slot that became unfit between
+    /// grant and poll goes to the keeper, and the waiter back to its old place. When it is ready, the wait may be
+    /// used anew.
+    ///
+    /// Cancel safe if every wait that is abandoned while pending is passed to [`cancel`](Self::cancel);
+    /// [`checkout`](Self::checkout) sees to that.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] says which.
+    pub fn poll_take(
+        &self,
+        wait: &mut Wait,
+        cx: &mut Context<'_>,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<Lease, Rejected<E>>> {
+        let taken = if wait.is_waiting() {
+            self.resume(wait, cx)
+        } else {
+            self.join(wait, cx, deadline)
+        };
+        if let Poll::Ready(Ok(lease)) = &taken {
+            self.count_use(lease);
+        }
+        taken
+    }
+
+    fn join(
+        &self,
+        wait: &mut Wait,
+        cx: &mut Context<'_>,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<Lease, Rejected<E>>> {
+        let waker = cx.waker().clone();
+        let mut unfit = Vec::new();
+        let mut queue = self.lock();
+        if queue.closed {
+            return Poll::Ready(Err(Rejected::Closed));
+        }
+        let taken = if queue.is_empty() {
+            self.raise_or_take(&mut unfit)
+        } else {
+            None
+        };
+        if taken.is_none() {
+            *wait = queue.join(waker, deadline);
+        }
+        self.tell_keeper(queue, unfit);
+        taken.map_or(Poll::Pending, |lease| Poll::Ready(Ok(lease)))
+    }
+
+    fn resume(&self, wait: &mut Wait, cx: &mut Context<'_>) -> Poll<Result<Lease, Rejected<E>>> {
+        let mut queue = self.lock();
+        let closed = queue.closed;
+        let unfit_grant = queue
+            .granted(wait)
+            .is_some_and(|lease| closed || !self.fits(lease));
+        if unfit_grant {
+            return self.refuse_grant(queue, wait, cx);
+        }
+        let (outcome, _old_waker) = queue.collect(wait, cx.waker());
+        // Before the old waker, whose drop may run anything.
+        drop(queue);
+        match outcome {
+            Outcome::Over(result) => Poll::Ready(result),
+            Outcome::Pending | Outcome::None => Poll::Pending,
+        }
+    }
+
+    /// The granted slot became unfit before its waiter came for it, or the pool was closed.
+    #[cold]
+    fn refuse_grant(
+        &self,
+        mut queue: MutexGuard<'_, Queue<E>>,
+        wait: &mut Wait,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Lease, Rejected<E>>> {
+        let mut unfit = Vec::new();
+        let taken = if queue.is_empty() && !queue.closed {
+            self.raise_or_take(&mut unfit)
+        } else {
+            None
+        };
+        let answer = if queue.closed || taken.is_some() {
+            if let (Outcome::Over(Ok(lease)), _) = queue.leave(wait) {
+                unfit.push(lease);
+            }
+            Poll::Ready(taken.ok_or(Rejected::Closed))
+        } else {
+            unfit.extend(queue.rejoin(wait, cx.waker().clone()));
+            Poll::Pending
+        };
+        self.tell_keeper(queue, unfit);
+        answer
+    }
+
+    /// Lets the lock go, then tells the keeper what it has to know.
+    fn tell_keeper(&self, mut queue: MutexGuard<'_, Queue<E>>, unfit: Vec<Lease>) {
+        let due = queue.newly_due();
+        drop(queue);
+        for lease in unfit {
+            self.keeper.receive(lease);
+        }
+        if let Some(at) = due {
+            self.keeper.due(at);
+        }
+    }
+
+    /// Ends a wait that its task gives up. A slot that was granted meanwhile goes to the next waiter.
+    /// Does nothing to a wait that is not pending.
+    pub fn cancel(&self, wait: &mut Wait) {
+        if !wait.is_waiting() {
+            return;
+        }
+        let mut queue = self.lock();
+        let (outcome, _waker) = queue.leave(wait);
+        self.settled(queue);
+        if let Outcome::Over(Ok(lease)) = outcome {
+            if self.fits(&lease) {
+                self.release(lease);
+            } else {
+                self.keeper.receive(lease);
+            }
+        }
+    }
+
+    /// Waits for a slot; the future may be dropped at any time without losing one.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] says which.
+    pub fn checkout(&self, deadline: Option<Instant>) -> Checkout<'_, T, E> {
+        Checkout {
+            slots: self,
+            wait: Wait::default(),
+            deadline,
+        }
+    }
+
+    /// Times out every waiter whose deadline is `now` or earlier. Returns the next deadline, at which it is to be
+    /// called again; should an earlier one come, the keeper is told.
+    pub fn expire(&self, now: Instant) -> Option<Instant> {
+        let mut queue = self.lock();
+        let wakers = queue.expire(now);
+        let next = queue.next_deadline();
+        self.settled(queue);
+        wakers.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    /// Fails everybody who waits now with this error. Whoever has been granted a slot keeps it.
+    /// The error is cloned under the pool's lock, so its clone must be plain, as an `Arc`'s is.
+    pub fn fail_waiters(&self, error: &E)
+    where
+        E: Clone,
+    {
+        self.reject_all(|| Rejected::Failed(error.clone()));
+    }
+
+    fn reject_all(&self, rejected: impl FnMut() -> Rejected<E>) {
+        let mut queue = self.lock();
+        let wakers = queue.reject_all(rejected);
+        self.settled(queue);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Closes the pool. Everybody who waits, and every later wait, gets [`Rejected::Closed`]; nothing more is handed
+    /// out. Slots that are idle when this returns stay so until the keeper claims them; every one that is released
+    /// later, and every one granted but not collected, goes to the keeper. Closing again does nothing.
+    pub fn close(&self) {
+        let mut queue = self.lock();
+        queue.closed = true;
+        self.raise_for_good();
+        let wakers = queue.reject_all(|| Rejected::Closed);
+        drop(queue);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the pool is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+/// Waiting for a slot. Cancel safe: dropped, it leaves the queue and passes on what was granted to it.
+#[must_use = "futures do nothing unless polled"]
+pub struct Checkout<'a, T: Tenant, E> {
+    slots: &'a Slots<T, E>,
+    wait: Wait,
+    deadline: Option<Instant>,
+}
+
+impl<T: Tenant, E> Future for Checkout<'_, T, E> {
+    type Output = Result<Lease, Rejected<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self {
+            slots,
+            wait,
+            deadline,
+        } = &mut *self;
+        slots.poll_take(wait, cx, *deadline)
+    }
+}
+
+impl<T: Tenant, E> Drop for Checkout<'_, T, E> {
+    fn drop(&mut self) {
+        self.slots.cancel(&mut self.wait);
+    }
+}

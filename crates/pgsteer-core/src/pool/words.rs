@@ -1,0 +1,176 @@
+//! Which slots are idle: one bit per slot, sixty-three to a word, and in each word's last bit whether anybody waits.
+//! A set bit means idle and nothing else, so there is no count beside it that could disagree and no order of changes
+//! that could be mistaken for another. Clearing a bit gives ownership of its slot; this file says who cleared it and
+//! what else the word said in that instant, and knows nothing of slots, leases or waiters.
+
+use super::sync::{AtomicU32, AtomicU64, Ordering, Padded};
+
+/// Idle bits in one word.
+const BITS: u32 = 63;
+
+/// Set in every word while anybody waits, and for ever once the pool is closed.
+const WAITERS: u64 = 1 << BITS;
+
+/// What a newcomer finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cleared {
+    /// This slot's bit, and nobody waited when it was cleared.
+    Taken(u32),
+    /// This slot's bit, but somebody had begun to wait in the meantime: it is to be given back.
+    Overtook(u32),
+    /// Nothing is idle, or somebody waits.
+    Nothing,
+}
+
+/// The idle bits of all slots.
+#[derive(Debug)]
+pub(super) struct Words {
+    words: Box<[Padded<AtomicU64>]>,
+    /// The word a newcomer looks at first: where the last one found a slot. Only a hint.
+    hint: Padded<AtomicU32>,
+}
+
+/// The word of a slot, and its bit there.
+#[inline]
+fn place(index: u32) -> (usize, u64) {
+    ((index / BITS) as usize, 1 << (index % BITS))
+}
+
+/// The lowest set bit.
+#[inline]
+fn lowest(word: u64) -> u32 {
+    word.trailing_zeros()
+}
+
+impl Words {
+    /// For this many slots, none of them idle.
+    pub(super) fn new(slots: u32) -> Self {
+        let words = (0..slots.div_ceil(BITS))
+            .map(|_| Padded(AtomicU64::new(0)))
+            .collect();
+        Self {
+            words,
+            hint: Padded(AtomicU32::new(0)),
+        }
+    }
+
+    /// A newcomer's attempt: the lowest idle slot of the hinted word, or of the first word after it that has one.
+    /// One locked instruction, and one more for each time another thread was faster.
+    #[inline]
+    pub(super) fn take(&self) -> Cleared {
+        match &*self.words {
+            [only] => Self::take_in(&only.0, 0).unwrap_or(Cleared::Nothing),
+            _ => self.take_in_any(),
+        }
+    }
+
+    /// `None`: nothing is idle in this word, and nobody waits.
+    #[inline]
+    fn take_in(word: &AtomicU64, number: u32) -> Option<Cleared> {
+        let mut seen = word.load(Ordering::Relaxed);
+        while seen != 0 {
+            if seen & WAITERS != 0 {
+                return Some(Cleared::Nothing);
+            }
+            let bit = lowest(seen);
+            // Not a compare-and-swap: other bits may change at will and never make this fail.
+            // Acquire: what the previous owner did to the slot is visible to the next.
+            let before = word.fetch_and(!(1 << bit), Ordering::Acquire);
+            if before & (1 << bit) != 0 {
+                let index = number * BITS + bit;
+                let overtook = before & WAITERS != 0;
+                return Some(if overtook {
+                    Cleared::Overtook(index)
+                } else {
+                    Cleared::Taken(index)
+                });
+            }
+            seen = before;
+        }
+        None
+    }
+
+    #[inline]
+    fn take_in_any(&self) -> Cleared {
+        let hint = self.hint.0.load(Ordering::Relaxed);
+        let (before, from) = self.words.split_at(hint as usize);
+        for (word, number) in from.iter().zip(hint..).chain(before.iter().zip(0..)) {
+            if let Some(found) = Self::take_in(&word.0, number) {
+                if number != hint {
+                    self.hint.0.store(number, Ordering::Relaxed);
+                }
+                return found;
+            }
+        }
+        Cleared::Nothing
+    }
+
+    /// Makes a slot idle; the caller must own it, so that its bit is clear. Returns whether anybody waits.
+    #[inline]
+    #[must_use]
+    pub(super) fn set(&self, index: u32) -> bool {
+        let (word, bit) = place(index);
+        // The bit is clear, so adding sets it and touches no other; a processor that has an atomic add that returns
+        // the old word does this in one instruction, where an atomic or would be a loop.
+        // Release: what this owner did to the slot is visible to the next.
+        self.words[word].0.fetch_add(bit, Ordering::Release) & WAITERS != 0
+    }
+
+    /// Takes one particular slot, whoever waits. Returns whether it was idle, and so is now the caller's.
+    #[must_use]
+    pub(super) fn clear(&self, index: u32) -> bool {
+        let (word, bit) = place(index);
+        self.words[word].0.fetch_and(!bit, Ordering::Acquire) & bit != 0
+    }
+
+    /// Says in every word that somebody waits, and offers every slot that was idle at that instant to `taker`, which
+    /// takes it with [`clear`](Self::clear) if it can and says whether it needs no more.
+    ///
+    /// Per word, a return either comes before the flag, and its bit is offered here, or after it, and sees the flag.
+    /// So no return can be missed by both sides.
+    pub(super) fn raise(&self, mut taker: impl FnMut(u32) -> bool) {
+        for (word, number) in self.words.iter().zip(0..) {
+            let mut idle = word.0.fetch_or(WAITERS, Ordering::AcqRel) & !WAITERS;
+            while idle != 0 {
+                let bit = lowest(idle);
+                if taker(number * BITS + bit) {
+                    return;
+                }
+                idle &= !(1 << bit);
+            }
+        }
+    }
+
+    /// Says in every word that nobody waits.
+    pub(super) fn lower(&self) {
+        for word in &self.words {
+            word.0.fetch_and(!WAITERS, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether this slot is idle at this instant.
+    pub(super) fn is_set(&self, index: u32) -> bool {
+        let (word, bit) = place(index);
+        self.words[word].0.load(Ordering::Acquire) & bit != 0
+    }
+
+    /// How many slots are idle; a sum over words read one after another.
+    pub(super) fn count(&self) -> usize {
+        self.words
+            .iter()
+            .map(|word| (word.0.load(Ordering::Relaxed) & !WAITERS).count_ones() as usize)
+            .sum()
+    }
+
+    /// The idle slots, lowest first, each word as it was when the iteration came to it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.words.iter().zip(0..).flat_map(|(word, number)| {
+            let mut idle = word.0.load(Ordering::Acquire) & !WAITERS;
+            std::iter::from_fn(move || {
+                let bit = (idle != 0).then(|| lowest(idle))?;
+                idle &= idle - 1;
+                Some(number * BITS + bit)
+            })
+        })
+    }
+}
