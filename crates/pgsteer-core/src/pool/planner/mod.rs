@@ -5,36 +5,96 @@
 //! what became of every slot the keeper owns; checkouts and clean returns do not pass by it, it sees them through
 //! [`PoolView`]. It never performs I/O, reads a clock or draws a random number.
 
+mod fill;
+mod lifetime;
+mod rebalance;
+mod returns;
+mod slots;
 mod vocabulary;
 
-use std::collections::VecDeque;
-use std::time::Instant;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use crate::host::HostKey;
 use crate::hosts::Snapshot;
+
+use self::slots::{Slot, Table};
 
 pub use vocabulary::{
     Action, CloseReason, Oddity, OpenFailure, PlannerOptions, PoolView, ReturnReason, SlotInfo, SlotState,
     Stats,
 };
 
+/// The least time between two ticks for what comes due one connection at a time, and so the most by which a
+/// connection can outlive its life.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Where the pool is in its own life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    New,
+    Running,
+    Down,
+}
+
 /// What every slot of one pool is doing, and what is to be done about it.
 ///
 /// After every event, take all actions with [`Planner::next_action`] and carry them out; then sleep until
 /// [`Planner::next_wake`] or the next event, whichever comes first, and call [`Planner::tick`] in the first case.
+///
+/// The keeper owns a slot from `Open` until `Release`, and again from the event that brings it back (`returned`,
+/// `died` as owned, a claim that succeeded) until the next `Release`.
 #[derive(Debug)]
 pub struct Planner {
     options: PlannerOptions,
+    stage: Stage,
+    table: Table,
     actions: VecDeque<Action>,
+    /// Filling rests until then.
+    refill_at: Option<Instant>,
+    /// Logins are refused: the present rest between two attempts.
+    login_delay: Option<Duration>,
+    /// Hosts whose hook failed, and when.
+    kept_off: BTreeMap<HostKey, Instant>,
+    /// Connections that ended right after they were opened: since when they are counted, and how many.
+    young_deaths: Option<(Instant, usize)>,
+    last_tick: Option<Instant>,
+    rebalance_at: Option<Instant>,
+    /// When a look is due whether a marked connection slipped back.
+    sweep_at: Option<Instant>,
+    /// When lives were last ended early.
+    early_at: Option<Instant>,
+    /// No deadline is over before. It may be earlier than need be, never later.
+    deadline_wake: Option<Instant>,
+    /// No life ends before. It may be earlier than need be, never later.
+    lifetime_wake: Option<Instant>,
 }
 
-#[allow(unused_variables)]
 impl Planner {
     /// A planner for a pool whose slots are all empty and all owned by the keeper. Does nothing until `start`.
-    pub fn new(options: PlannerOptions) -> Self {
+    ///
+    /// Numbers and times that must be above zero are raised to the least possible.
+    pub fn new(mut options: PlannerOptions) -> Self {
+        options.size = options.size.max(1);
+        options.max_dials = options.max_dials.max(1);
+        options.rebalance_batch = options.rebalance_batch.max(1);
+        options.rebalance_interval = options.rebalance_interval.max(Duration::from_millis(1));
+        options.return_timeout = options.return_timeout.max(Duration::from_millis(1));
         Planner {
+            table: Table::new(options.size),
             options,
+            stage: Stage::New,
             actions: VecDeque::new(),
+            refill_at: None,
+            login_delay: None,
+            kept_off: BTreeMap::new(),
+            young_deaths: None,
+            last_tick: None,
+            rebalance_at: None,
+            sweep_at: None,
+            early_at: None,
+            deadline_wake: None,
+            lifetime_wake: None,
         }
     }
 
@@ -44,132 +104,132 @@ impl Planner {
     }
 
     /// When `tick` is to be called next; `None` if only events matter. The keeper's single timer.
+    ///
+    /// After `tick(.., now)` it is always later than that `now`.
     pub fn next_wake(&self) -> Option<Instant> {
-        None
+        let after_last = |least| self.last_tick.map(|last: Instant| last + least);
+        let mut wake = None;
+        for exact in [
+            self.refill_at,
+            self.rebalance_at,
+            self.sweep_at,
+            self.deadline_wake,
+        ] {
+            earlier(&mut wake, exact);
+        }
+        if self.stage == Stage::Running {
+            earlier(
+                &mut wake,
+                self.lifetime_wake
+                    .max(after_last(TICK).filter(|_| self.lifetime_wake.is_some())),
+            );
+            if let Some(pause) = self.pause_between_looks() {
+                earlier(&mut wake, after_last(pause));
+            }
+        }
+        wake
     }
 
-    /// Event: the pool begins. Fills it.
-    pub fn start(&mut self, view: &dyn PoolView, now: Instant) {}
-
-    /// Event: the connection for the slot is open, its session check passed and its hook too. The keeper has put it into the slot and
-    /// still owns the slot; `Release` (or `Close`) follows. `jitter` is any random number, used for this
-    /// connection's lifetime only.
-    pub fn opened(
-        &mut self,
-        slot: u32,
-        host: HostKey,
-        jitter: u64,
-        view: &dyn PoolView,
-        now: Instant,
-    ) -> Result<(), Oddity> {
-        Ok(())
+    /// Checkouts are silent. Where they matter, that is when an elastic pool may have to refill its floor or to shed
+    /// what is above it, it has to look from time to time. A full fixed pool never does.
+    fn pause_between_looks(&self) -> Option<Duration> {
+        let (size, floor) = (self.table.len(), self.options.min_idle as usize);
+        let may_shrink = self.options.idle_timeout.filter(|_| self.table.live() > floor);
+        let may_refill = 0 < floor && floor < size && self.table.present() < size;
+        match may_shrink {
+            Some(timeout) => Some(timeout.clamp(Duration::from_millis(1), TICK)),
+            None => may_refill.then_some(TICK),
+        }
     }
-
-    /// Event: the open for the slot failed. Waiters fail if nothing else can come, and at once if the login was refused.
-    pub fn open_failed(
-        &mut self,
-        slot: u32,
-        why: OpenFailure,
-        view: &dyn PoolView,
-        now: Instant,
-    ) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: the connection for the slot opened on `host`, but the `after_connect` hook failed there and the
-    /// connection is closed. Another is opened at once if that host was not one to avoid; else it is a failed open.
-    pub fn hook_failed(
-        &mut self,
-        slot: u32,
-        host: HostKey,
-        view: &dyn PoolView,
-        now: Instant,
-    ) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: the task that opened the slot's connection ended without a report. The slot is free; waiters go on waiting.
-    pub fn open_vanished(&mut self, slot: u32, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: the slot came to the keeper with its connection, which owns it now: from its holder, from a checkout
-    /// that found it unfit, or from the driver that found a parked one dirty or retired.
-    pub fn returned(
-        &mut self,
-        slot: u32,
-        why: ReturnReason,
-        view: &dyn PoolView,
-        now: Instant,
-    ) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: the slot's connection was given back busy and is parked: its driver releases it by itself when all is
-    /// answered. May be told late; it is ignored unless the view still calls the slot parked.
-    pub fn parked(&mut self, slot: u32, view: &dyn PoolView, now: Instant) {}
-
-    /// Event: a `Rollback` or `Cancel` ended. `ok`: all is answered and no transaction is open. The keeper owns the slot.
-    pub fn cleaned(&mut self, slot: u32, ok: bool, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: the socket of a connection under `Close` or `Abort` is really closed. The keeper has emptied the slot and
-    /// owns it.
-    pub fn socket_closed(&mut self, slot: u32, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Outcome: the slot of a `Close`, `Cancel` or `Abort` could not be claimed, because a caller or its driver was faster. It is
-    /// live again; `Retire` follows if it still has to go.
-    pub fn claim_failed(&mut self, slot: u32, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: the slot's connection ended by itself, so its socket is closed. `owned`: the keeper owns the slot now (it was idle and
-    /// the keeper claimed it, or parked, or the keeper's already) and has emptied it. Otherwise it comes back later
-    /// through `returned` as closed, and this is no more than news.
-    pub fn died(&mut self, slot: u32, owned: bool, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
-        Ok(())
-    }
-
-    /// Event: a caller began to wait. The pool may grow.
-    pub fn demand(&mut self, view: &dyn PoolView, now: Instant) {}
 
     /// Event: the time of `next_wake` has come. `snapshot` is the cluster's, and is only looked at if
     /// [`Planner::rebalance_due`]; without one nothing is moved this time.
-    pub fn tick(&mut self, snapshot: Option<&Snapshot>, view: &dyn PoolView, now: Instant) {}
+    pub fn tick(&mut self, snapshot: Option<&Snapshot>, view: &dyn PoolView, now: Instant) {
+        let rebalance = self.rebalance_due(now);
+        self.last_tick = Some(now);
+        if rebalance {
+            self.rebalance_at = now.checked_add(self.options.rebalance_interval);
+        }
+        if self.refill_at.is_some_and(|at| at <= now) {
+            self.refill_at = None;
+        }
+        self.enforce_deadlines(view, now);
+        self.sweep(view, now);
+        if self.stage == Stage::Running {
+            self.enforce_lifetimes(view, now);
+            self.enforce_idle_timeout(view, now);
+            if let (true, Some(snapshot)) = (rebalance, snapshot) {
+                self.rebalance(snapshot, view, now);
+            }
+            self.fill(view, now);
+        }
+        self.recompute_deadline_wake();
+        self.recompute_lifetime_wake();
+    }
 
     /// Whether a `tick` now would look at where the connections are, and so wants a snapshot.
     pub fn rebalance_due(&self, now: Instant) -> bool {
-        false
+        self.rebalance_at.is_some_and(|at| at <= now)
     }
-
-    /// Request: look at where the connections are, now. At most a batch is moved, as on a tick.
-    pub fn rebalance(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {}
-
-    /// Request: every connection goes, those being opened included: idle ones now, others when they come back.
-    pub fn retire_all(&mut self, view: &dyn PoolView, now: Instant) {}
-
-    /// Request: every connection to the host goes: idle ones now, others when they come back.
-    pub fn retire_host(&mut self, host: &HostKey, view: &dyn PoolView, now: Instant) {}
-
-    /// Request: the pool ends. Nothing is opened any more; idle connections are closed now, others when they come back.
-    /// The shell closes the waiters' queue itself, and aborts its openers (reporting `open_vanished`).
-    pub fn shutdown(&mut self, view: &dyn PoolView, now: Instant) {}
 
     /// Whether every slot is empty: after `shutdown`, that all is over.
     pub fn is_drained(&self) -> bool {
-        true
+        self.table.present() + self.table.closing() == 0
+    }
+
+    /// Whether logins are refused at present, and if so how long filling rests between two attempts.
+    pub fn login_back_off(&self) -> Option<Duration> {
+        self.login_delay
     }
 
     /// What the slots are doing, in numbers.
     pub fn stats(&self, view: &dyn PoolView) -> Stats {
-        Stats::default()
+        let mut stats = Stats {
+            size: self.table.len(),
+            opening: self.table.opening(),
+            settling: self.table.settling(),
+            closing: self.table.closing(),
+            waiting: view.waiting(),
+            ..Stats::default()
+        };
+        for (number, slot) in self.table.iter() {
+            let Some(connection) = slot.serving() else {
+                continue;
+            };
+            *stats.by_host.entry(connection.host.clone()).or_default() += 1;
+            stats.draining += usize::from(connection.draining.is_some());
+            match slot {
+                Slot::Live { .. } if view.is_idle(number) => stats.idle += 1,
+                Slot::Live { .. } if view.is_parked(number) => stats.settling += 1,
+                Slot::Live { .. } => stats.leased += 1,
+                _ => {}
+            }
+        }
+        stats
     }
 
     /// One slot, for people. `None` if there is no such slot.
     pub fn slot_info(&self, slot: u32) -> Option<SlotInfo> {
-        None
+        self.table.get(slot).map(Slot::info)
     }
+
+    fn state(&self, slot: u32) -> SlotState {
+        self.table.get(slot).map_or(SlotState::Unknown, Slot::state)
+    }
+
+    fn odd(&self, slot: u32, event: &'static str) -> Result<(), Oddity> {
+        Err(Oddity {
+            slot,
+            event,
+            state: self.state(slot),
+        })
+    }
+}
+
+/// Lowers `wake` to `at`, if that is earlier.
+fn earlier(wake: &mut Option<Instant>, at: Option<Instant>) {
+    *wake = match (*wake, at) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
 }

@@ -1,0 +1,243 @@
+//! Filling: how many connections there should be, when another is opened, and what a failed open leads to.
+//!
+//! At most `max_dials` are opened at once, and after a failure none until the refill timer has run out, save for the
+//! replacement after a hook failure. While logins are refused there is one opener and a doubling rest, so that a
+//! wrong password locks no account out.
+
+use std::time::{Duration, Instant};
+
+use super::slots::{Connection, Slot};
+use super::{Action, CloseReason, Oddity, OpenFailure, Planner, PoolView, Stage};
+use crate::host::HostKey;
+
+impl Planner {
+    /// Event: the pool begins. Fills it. The first look at where the connections are comes one interval later.
+    pub fn start(&mut self, view: &dyn PoolView, now: Instant) {
+        if self.stage == Stage::New {
+            self.stage = Stage::Running;
+            self.last_tick = Some(now);
+            self.rebalance_at = now.checked_add(self.options.rebalance_interval);
+            self.fill(view, now);
+        }
+    }
+
+    /// Event: a caller began to wait. The pool may grow.
+    pub fn demand(&mut self, view: &dyn PoolView, now: Instant) {
+        self.fill(view, now);
+    }
+
+    /// Event: the connection for the slot is open; its session check and its hook have passed. The keeper has put it
+    /// into the slot and still owns the slot; `Release` (or `Close`) follows. `jitter` is any random number, used for
+    /// this connection's lifetime only.
+    ///
+    /// # Errors
+    ///
+    /// [`Oddity`] if the slot was not opening.
+    pub fn opened(
+        &mut self,
+        slot: u32,
+        host: HostKey,
+        jitter: u64,
+        view: &dyn PoolView,
+        now: Instant,
+    ) -> Result<(), Oddity> {
+        let Some(&Slot::Opening { ordered, .. }) = self.table.get(slot) else {
+            return self.odd(slot, "opened");
+        };
+        self.login_accepted(now);
+        self.kept_off.remove(&host);
+        let connection = Connection::new(
+            host,
+            self.options.max_lifetime,
+            self.options.lifetime_jitter,
+            jitter,
+            view.uses(slot),
+            now,
+        );
+        if self.stage == Stage::Down {
+            self.close_owned(slot, connection, CloseReason::Shutdown, now);
+        } else if ordered {
+            self.close_owned(slot, connection, CloseReason::Ordered, now);
+        } else {
+            self.release(slot, connection);
+            self.recompute_lifetime_wake();
+        }
+        self.fill(view, now);
+        Ok(())
+    }
+
+    /// Event: the open for the slot failed. Waiters fail if nothing else can come, and at once if the login was
+    /// refused.
+    ///
+    /// # Errors
+    ///
+    /// [`Oddity`] if the slot was not opening.
+    pub fn open_failed(
+        &mut self,
+        slot: u32,
+        why: OpenFailure,
+        view: &dyn PoolView,
+        now: Instant,
+    ) -> Result<(), Oddity> {
+        let Some(Slot::Opening { .. }) = self.table.get(slot) else {
+            return self.odd(slot, "open_failed");
+        };
+        self.table.set(slot, Slot::Empty);
+        if self.stage == Stage::Down {
+            return Ok(());
+        }
+        if why == OpenFailure::Login {
+            // Those that fail while the timer is armed were dialled in the same round: one round doubles once.
+            let next = match self.login_delay {
+                Some(delay) if self.refill_at.is_some() => delay,
+                Some(delay) => delay.saturating_mul(2).min(self.options.login_backoff_max),
+                None => self.options.refill_delay,
+            };
+            self.login_delay = Some(next.max(self.options.refill_delay));
+        }
+        if (why == OpenFailure::Login || self.nothing_can_come()) && view.waiting() > 0 {
+            self.actions.push_back(Action::FailWaiters);
+        }
+        self.arm_refill(now);
+        Ok(())
+    }
+
+    /// Event: the connection for the slot opened on `host`, but the `after_connect` hook failed there and the
+    /// connection is closed. Another is opened at once if that host was not one to avoid; else it is a failed open.
+    ///
+    /// # Errors
+    ///
+    /// [`Oddity`] if the slot was not opening.
+    pub fn hook_failed(
+        &mut self,
+        slot: u32,
+        host: HostKey,
+        view: &dyn PoolView,
+        now: Instant,
+    ) -> Result<(), Oddity> {
+        let Some(Slot::Opening { avoid, .. }) = self.table.get(slot) else {
+            return self.odd(slot, "hook_failed");
+        };
+        let avoided = avoid.contains(&host);
+        self.login_accepted(now);
+        self.kept_off.insert(host, now);
+        if avoided || self.stage == Stage::Down {
+            return self.open_failed(slot, OpenFailure::Hosts, view, now);
+        }
+        // Leaves the state and enters it again, so that opening it anew takes no more dials than there were.
+        self.table.set(slot, Slot::Empty);
+        self.open(slot, now);
+        Ok(())
+    }
+
+    /// Event: the task that opened the slot's connection ended without a report. The slot is free; waiters go on
+    /// waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`Oddity`] if the slot was not opening.
+    pub fn open_vanished(&mut self, slot: u32, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
+        let Some(Slot::Opening { .. }) = self.table.get(slot) else {
+            return self.odd(slot, "open_vanished");
+        };
+        self.table.set(slot, Slot::Empty);
+        self.arm_refill(now);
+        self.fill(view, now);
+        Ok(())
+    }
+
+    /// Opens what is missing, as far as dials and the refill timer allow.
+    pub(super) fn fill(&mut self, view: &dyn PoolView, now: Instant) {
+        if self.stage != Stage::Running || self.refill_at.is_some() {
+            return;
+        }
+        let dials = if self.login_delay.is_some() {
+            1
+        } else {
+            self.options.max_dials as usize
+        };
+        let room = dials.saturating_sub(self.table.opening());
+        for _ in 0..self.missing(view).min(room) {
+            let Some(slot) = self.table.lowest_empty() else {
+                break;
+            };
+            self.open(slot, now);
+        }
+    }
+
+    /// How many connections there are too few. What is settling is expected back, so nothing is opened in its stead.
+    fn missing(&self, view: &dyn PoolView) -> usize {
+        let size = self.table.len();
+        let present = self.table.present();
+        let floor = self.options.min_idle as usize;
+        if floor >= size {
+            return size - present;
+        }
+        let wanted = floor.max(view.waiting());
+        // Those the keeper is about to claim still look idle to the view.
+        if view.idle() >= wanted + self.table.closing() {
+            return 0;
+        }
+        let ready = self.table.ready(view) + self.table.settling() + self.table.opening();
+        wanted.saturating_sub(ready).min(size - present)
+    }
+
+    fn open(&mut self, slot: u32, now: Instant) {
+        let avoid = self.kept_off(now);
+        self.table.set(
+            slot,
+            Slot::Opening {
+                avoid: avoid.clone(),
+                ordered: false,
+            },
+        );
+        self.actions.push_back(Action::Open { slot, avoid });
+    }
+
+    /// The hosts whose hook failed so lately that others are preferred. Forgets the rest.
+    pub(super) fn kept_off(&mut self, now: Instant) -> Vec<HostKey> {
+        let time = self.options.hook_keep_off;
+        self.kept_off
+            .retain(|_, failed_at| now.saturating_duration_since(*failed_at) < time);
+        self.kept_off.keys().cloned().collect()
+    }
+
+    /// No connection serves, settles or is being opened.
+    fn nothing_can_come(&self) -> bool {
+        self.table.present() == 0
+    }
+
+    /// Arms the refill timer, unless it is armed already.
+    pub(super) fn arm_refill(&mut self, now: Instant) {
+        if self.stage == Stage::Running && self.refill_at.is_none() {
+            let delay = self.login_delay.unwrap_or(self.options.refill_delay);
+            self.refill_at = now.checked_add(delay.max(Duration::from_millis(1)));
+        }
+    }
+
+    /// A login succeeded: several openers again, and no longer rest than after any other failure.
+    fn login_accepted(&mut self, now: Instant) {
+        if self.login_delay.take().is_some() {
+            let soon = now + self.options.refill_delay;
+            self.refill_at = self.refill_at.map(|at| at.min(soon));
+        }
+    }
+
+    /// A connection ended by itself. One that ends as soon as it is opened is replaced at once like any other, but
+    /// when more of them did so within a refill delay than the pool has slots, filling rests: a server that lets
+    /// everybody in only to throw them out must not be dialled in a circle.
+    pub(super) fn count_death(&mut self, opened_at: Instant, now: Instant) {
+        let young = self.options.refill_delay;
+        if now.saturating_duration_since(opened_at) >= young {
+            return;
+        }
+        let (since, count) = match self.young_deaths {
+            Some((since, count)) if now.saturating_duration_since(since) < young => (since, count + 1),
+            _ => (now, 1),
+        };
+        self.young_deaths = Some((since, count));
+        if count > self.table.len() {
+            self.arm_refill(now);
+        }
+    }
+}
