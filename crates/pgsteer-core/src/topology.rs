@@ -32,7 +32,11 @@ pub struct Placement {
 impl Placement {
     /// A placement from names in any case; they are folded.
     pub fn new(cloud: &str, region: &str, zone: &str) -> Self {
-        Placement { cloud: fold(cloud), region: fold(region), zone: fold(zone) }
+        Placement {
+            cloud: fold(cloud),
+            region: fold(region),
+            zone: fold(zone),
+        }
     }
 
     /// The cloud, case-folded; empty if unknown.
@@ -75,10 +79,17 @@ impl TopologyKey {
     /// If a name is empty or the preference is outside 1 to 10; the error's part is the key as it would be printed.
     pub fn new(cloud: &str, region: &str, zone: &str, preference: u8) -> Result<Self, TopologyKeyError> {
         if [cloud, region, zone].contains(&"") || !PREFERENCES.contains(&preference) {
-            return Err(TopologyKeyError { part: format!("{cloud}.{region}.{zone}:{preference}") });
+            return Err(TopologyKeyError {
+                part: format!("{cloud}.{region}.{zone}:{preference}"),
+            });
         }
         let zone = if zone == ANY_ZONE { None } else { Some(fold(zone)) };
-        Ok(TopologyKey { cloud: fold(cloud), region: fold(region), zone, preference })
+        Ok(TopologyKey {
+            cloud: fold(cloud),
+            region: fold(region),
+            zone,
+            preference,
+        })
     }
 
     /// One part of the text form, already trimmed.
@@ -154,7 +165,11 @@ impl TopologyKeys {
     pub fn parse(text: &str) -> Result<Self, TopologyKeyError> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let keys = parts
-            .map(|part| TopologyKey::parse_part(part).ok_or_else(|| TopologyKeyError { part: part.to_owned() }))
+            .map(|part| {
+                TopologyKey::parse_part(part).ok_or_else(|| TopologyKeyError {
+                    part: part.to_owned(),
+                })
+            })
             .collect::<Result<_, _>>()?;
         Ok(TopologyKeys { keys })
     }
@@ -167,7 +182,9 @@ impl TopologyKeys {
     pub fn parse_bytes(bytes: &[u8]) -> Result<Self, TopologyKeyError> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::parse(text),
-            Err(_) => Err(TopologyKeyError { part: String::from_utf8_lossy(bytes).into_owned() }),
+            Err(_) => Err(TopologyKeyError {
+                part: String::from_utf8_lossy(bytes).into_owned(),
+            }),
         }
     }
 
@@ -250,7 +267,9 @@ impl Levels {
 
     /// The preferred level: the lowest number in the set. `None` if no key matches.
     pub fn lowest(self) -> Option<u8> {
-        PREFERENCES.into_iter().find(|preference| self.contains(*preference))
+        PREFERENCES
+            .into_iter()
+            .find(|preference| self.contains(*preference))
     }
 
     /// Whether the set holds this preference.

@@ -15,7 +15,8 @@ pub enum Stage {
     Resolve,
     /// The socket was being connected.
     Connect,
-    /// TLS was being asked for or negotiated.
+    /// TLS was being negotiated: the server had said that it offers it, or that it does not though it must. Waiting
+    /// for that answer still belongs to [`Stage::Connect`].
     Tls,
     /// Startup and authentication, up to the first ready message.
     Startup,
@@ -90,16 +91,128 @@ pub enum Class {
     Other,
 }
 
-/// What a connect that failed at `stage` says of its host.
-pub fn connect_failure(stage: Stage, evidence: &Evidence<'_>) -> HostEffect {
-    let _ = (stage, evidence);
-    todo!()
+/// What a rule of the tables looks for.
+enum Seen {
+    Deadline,
+    AnyIo,
+    Io(&'static [ErrorKind]),
+    Closed,
+    NoSuchName,
+    /// A server error with one of these codes.
+    Code(&'static [&'static str]),
+    /// A server error whose code begins with one of these.
+    CodeClass(&'static [&'static str]),
+    /// A server error that ends the connection, whatever its code.
+    Fatal,
+    InRecovery,
+    BadServer,
+    TaskDied,
+    Anything,
 }
 
-/// What a caller can do about an error of a query.
+impl Seen {
+    fn matches(&self, evidence: &Evidence<'_>) -> bool {
+        match (self, evidence) {
+            (Seen::Io(kinds), Evidence::Io(kind)) => kinds.contains(kind),
+            (Seen::Code(codes), Evidence::Server { sqlstate, .. }) => codes.contains(sqlstate),
+            (Seen::CodeClass(classes), Evidence::Server { sqlstate, .. }) => {
+                classes.iter().any(|class| sqlstate.starts_with(class))
+            }
+            (Seen::Fatal, Evidence::Server { fatal, .. }) => *fatal,
+            (Seen::Deadline, Evidence::Deadline)
+            | (Seen::AnyIo, Evidence::Io(_))
+            | (Seen::Closed, Evidence::Closed)
+            | (Seen::NoSuchName, Evidence::NoSuchName)
+            | (Seen::InRecovery, Evidence::InRecovery)
+            | (Seen::BadServer, Evidence::BadServer)
+            | (Seen::TaskDied, Evidence::TaskDied)
+            | (Seen::Anything, _) => true,
+            _ => false,
+        }
+    }
+}
+
+const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
+const REJECTED: HostEffect = HostEffect::Failed(FailureKind::Rejected);
+const READ_ONLY: HostEffect = HostEffect::Failed(FailureKind::ReadOnly);
+
+const REACHING: &[Stage] = &[Stage::Resolve, Stage::Connect];
+const TALKING: &[Stage] = &[Stage::Startup, Stage::SessionSetup];
+const CONNECTING: &[Stage] = &[
+    Stage::Resolve,
+    Stage::Connect,
+    Stage::Tls,
+    Stage::Startup,
+    Stage::SessionSetup,
+];
+
+/// I/O errors that no socket gives by itself: what was read made no sense.
+const NONSENSE: &[ErrorKind] = &[
+    ErrorKind::InvalidData,
+    ErrorKind::InvalidInput,
+    ErrorKind::Unsupported,
+    ErrorKind::Other,
+];
+
+/// What a failed connect says of the host; the first rule that fits counts.
+const CONNECT_RULES: &[(&[Stage], Seen, HostEffect)] = &[
+    // nothing that happens on an open connection says anything of its host
+    (&[Stage::Query], Seen::Anything, HostEffect::Nothing),
+    (CONNECTING, Seen::InRecovery, READ_ONLY),
+    (CONNECTING, Seen::Deadline, DOWN),
+    (CONNECTING, Seen::NoSuchName, DOWN),
+    (CONNECTING, Seen::TaskDied, DOWN),
+    (REACHING, Seen::AnyIo, DOWN),
+    (REACHING, Seen::Closed, DOWN),
+    // a handshake that breaks off was refused by somebody who was there
+    (&[Stage::Tls], Seen::AnyIo, REJECTED),
+    (&[Stage::Tls], Seen::Closed, REJECTED),
+    (TALKING, Seen::Closed, DOWN),
+    (TALKING, Seen::Io(NONSENSE), REJECTED),
+    (TALKING, Seen::AnyIo, DOWN),
+    (CONNECTING, Seen::Code(&["08001"]), DOWN),
+    // bad login, no such database, not allowed to connect to it
+    (
+        &[Stage::Startup],
+        Seen::Code(&["28P01", "28000", "3D000", "42501"]),
+        HostEffect::JudgeAtEndOfPass,
+    ),
+    (CONNECTING, Seen::Anything, REJECTED),
+];
+
+/// What a caller can do about an error; the first rule that fits counts.
+const QUERY_RULES: &[(Seen, Class)] = &[
+    // YugabyteDB reports its conflicts and read restarts as 40001
+    (Seen::Code(&["40001", "40P01"]), Class::Retryable),
+    (Seen::Code(&["57P01", "57P02", "57P03"]), Class::ConnectionLost),
+    (Seen::CodeClass(&["08"]), Class::ConnectionLost),
+    // these end a login, before any statement could have run
+    (Seen::Code(&["42501", "53300", "53400"]), Class::Other),
+    (Seen::CodeClass(&["28", "3D"]), Class::Other),
+    // the server hung up: a COMMIT this answers may have been done
+    (Seen::Fatal, Class::ConnectionLost),
+    (Seen::Deadline, Class::ConnectionLost),
+    (Seen::AnyIo, Class::ConnectionLost),
+    (Seen::Closed, Class::ConnectionLost),
+    (Seen::BadServer, Class::ConnectionLost),
+    (Seen::TaskDied, Class::ConnectionLost),
+    (Seen::Anything, Class::Other),
+];
+
+/// What a connect that failed at `stage` says of its host.
+pub fn connect_failure(stage: Stage, evidence: &Evidence<'_>) -> HostEffect {
+    CONNECT_RULES
+        .iter()
+        .find(|(stages, seen, _)| stages.contains(&stage) && seen.matches(evidence))
+        .map_or(REJECTED, |(_, _, effect)| *effect)
+}
+
+/// What a caller can do about an error seen on an open connection.
 pub fn classify(evidence: &Evidence<'_>) -> Class {
-    let _ = evidence;
-    todo!()
+    QUERY_RULES
+        .iter()
+        .find(|(seen, _)| seen.matches(evidence))
+        .map_or(Class::Other, |(_, class)| *class)
 }
 
 /// Whether the code says that a function does not exist, by which discovery knows a server that is not YugabyteDB.

@@ -78,7 +78,10 @@ pub fn choose(before: Option<AddressChoice>, rows: &[DiscoveredRow], addresses: 
     match before {
         Some(choice) if choice.reason == Reason::Decided => choice,
         _ => match decide(rows, addresses) {
-            Some(column) => AddressChoice { column, reason: Reason::Decided },
+            Some(column) => AddressChoice {
+                column,
+                reason: Reason::Decided,
+            },
             None => guess(rows, addresses),
         },
     }
@@ -89,7 +92,9 @@ fn decide(rows: &[DiscoveredRow], addresses: &Addresses) -> Option<Column> {
     let answered = addresses.answered.map(|address| address.to_canonical());
     rows.iter().enumerate().find_map(|(position, row)| {
         let host = resolved(&addresses.host, position);
-        let public = row.public().and_then(|_| resolved(&addresses.public_ip, position));
+        let public = row
+            .public()
+            .and_then(|_| resolved(&addresses.public_ip, position));
         if host.is_some() && host == answered {
             Some(Column::Host)
         } else if public.is_some() && public == answered {
@@ -106,15 +111,28 @@ fn guess(rows: &[DiscoveredRow], addresses: &Addresses) -> AddressChoice {
     let every_row_has_one = !rows.is_empty() && rows.iter().all(|row| row.public().is_some());
     let all_resolve = (0..rows.len()).all(|position| resolved(&addresses.public_ip, position).is_some());
     match (every_row_has_one, all_resolve) {
-        (true, true) => AddressChoice { column: Column::PublicIp, reason: Reason::Guess },
-        (true, false) => AddressChoice { column: Column::Host, reason: Reason::UnresolvedPublicIp },
-        (false, _) => AddressChoice { column: Column::Host, reason: Reason::Unknown },
+        (true, true) => AddressChoice {
+            column: Column::PublicIp,
+            reason: Reason::Guess,
+        },
+        (true, false) => AddressChoice {
+            column: Column::Host,
+            reason: Reason::UnresolvedPublicIp,
+        },
+        (false, _) => AddressChoice {
+            column: Column::Host,
+            reason: Reason::Unknown,
+        },
     }
 }
 
 /// An IPv4 address mapped into IPv6 counts as the IPv4 one.
 fn resolved(column: &[Option<IpAddr>], position: usize) -> Option<IpAddr> {
-    column.get(position).copied().flatten().map(|address| address.to_canonical())
+    column
+        .get(position)
+        .copied()
+        .flatten()
+        .map(|address| address.to_canonical())
 }
 
 /// What connections to a row's server are keyed by.

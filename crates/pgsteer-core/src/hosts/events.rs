@@ -153,7 +153,9 @@ impl LogEvent {
             | LogEvent::Rejected { .. }
             | LogEvent::DiscoveryFailed { .. }
             | LogEvent::HookFailed { .. } => LogLevel::Warning,
-            LogEvent::AddressChosen(choice) if choice.reason == Reason::UnresolvedPublicIp => LogLevel::Warning,
+            LogEvent::AddressChosen(choice) if choice.reason == Reason::UnresolvedPublicIp => {
+                LogLevel::Warning
+            }
             LogEvent::AddressChosen(_)
             | LogEvent::ReadOnly { .. }
             | LogEvent::RunEnded { .. }
@@ -168,13 +170,22 @@ impl fmt::Display for LogEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogEvent::Down { host, reason, delay } => {
-                write!(f, "could not connect to {host}: {reason}; not tried again for at least {delay:?}")
+                write!(
+                    f,
+                    "could not connect to {host}: {reason}; not tried again for at least {delay:?}"
+                )
             }
             LogEvent::Rejected { host, reason, delay } => {
-                write!(f, "{host} answered but gave no connection: {reason}; not tried again for at least {delay:?}")
+                write!(
+                    f,
+                    "{host} answered but gave no connection: {reason}; not tried again for at least {delay:?}"
+                )
             }
             LogEvent::ReadOnly { host, delay } => {
-                write!(f, "{host} is a standby and writes are wanted; not tried again for at least {delay:?}")
+                write!(
+                    f,
+                    "{host} is a standby and writes are wanted; not tried again for at least {delay:?}"
+                )
             }
             LogEvent::RunEnded { host, kind, failures } => {
                 let state = match kind {
@@ -185,14 +196,21 @@ impl fmt::Display for LogEvent {
                 write!(f, "{host} {state} ({} in the run)", Failures(*failures))
             }
             LogEvent::DiscoveryFailed { reason } => {
-                write!(f, "discovery of servers failed: {reason}; going on with what is known")
+                write!(
+                    f,
+                    "discovery of servers failed: {reason}; going on with what is known"
+                )
             }
             LogEvent::DiscoveryRecovered { failures } => {
-                write!(f, "discovery of servers works again ({} in the run)", Failures(*failures))
+                write!(
+                    f,
+                    "discovery of servers works again ({} in the run)",
+                    Failures(*failures)
+                )
             }
-            LogEvent::NotYugabyte => {
-                f.write_str("the server cannot list servers, so it is not YugabyteDB; using the configured hosts")
-            }
+            LogEvent::NotYugabyte => f.write_str(
+                "the server cannot list servers, so it is not YugabyteDB; using the configured hosts",
+            ),
             LogEvent::AddressChosen(choice) => f.write_str(match (choice.column, choice.reason) {
                 (Column::Host, Reason::Decided) => "servers are connected to by host",
                 (Column::PublicIp, Reason::Decided) => "servers are connected to by public IP",
@@ -202,11 +220,22 @@ impl fmt::Display for LogEvent {
                 }
                 (Column::Host, _) => "servers are connected to by host for now: some server has no public IP",
             }),
-            LogEvent::HookFailed { host, reason, keep_off } => {
-                write!(f, "after_connect failed on {host}: {reason}; keeping off it for {keep_off:?}")
+            LogEvent::HookFailed {
+                host,
+                reason,
+                keep_off,
+            } => {
+                write!(
+                    f,
+                    "after_connect failed on {host}: {reason}; keeping off it for {keep_off:?}"
+                )
             }
             LogEvent::HookRecovered { host, failures } => {
-                write!(f, "after_connect works again on {host} ({} in the run)", Failures(*failures))
+                write!(
+                    f,
+                    "after_connect works again on {host} ({} in the run)",
+                    Failures(*failures)
+                )
             }
         }
     }

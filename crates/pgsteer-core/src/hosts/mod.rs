@@ -2,9 +2,15 @@
 //! connection goes and where existing ones may stay.
 
 mod address;
+mod allowed;
 mod cluster;
 mod events;
+mod failures;
+mod load;
+mod log_runs;
 mod mode;
+mod picker;
+mod refresh;
 mod snapshot;
 
 pub use address::{AddressChoice, Addresses, Column, DiscoveredRow, Reason, choose, key_of};

@@ -45,7 +45,10 @@ impl LoadBalance {
     /// Reads a spelling of the smart drivers, in any case: `true`, `false`, `any`, `only-primary`, `only-rr`,
     /// `prefer-primary`, `prefer-rr`. With underscores it is none of them. `None` for any other text.
     pub fn parse_text(text: &str) -> Option<Self> {
-        SPELLINGS.iter().find(|(spelling, _)| spelling.eq_ignore_ascii_case(text)).map(|(_, mode)| *mode)
+        SPELLINGS
+            .iter()
+            .find(|(spelling, _)| spelling.eq_ignore_ascii_case(text))
+            .map(|(_, mode)| *mode)
     }
 
     /// Whether servers are looked for at all.
@@ -67,7 +70,10 @@ impl LoadBalance {
 impl fmt::Display for LoadBalance {
     /// The spelling with hyphens; `false` for [`LoadBalance::Off`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spelling = SPELLINGS.iter().find(|(_, mode)| mode == self).map_or("false", |(spelling, _)| spelling);
+        let spelling = SPELLINGS
+            .iter()
+            .find(|(_, mode)| mode == self)
+            .map_or("false", |(spelling, _)| spelling);
         f.write_str(spelling)
     }
 }

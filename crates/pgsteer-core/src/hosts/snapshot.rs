@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::address::AddressChoice;
+use super::load::Host;
+use super::{ClusterState, allowed};
 use crate::host::{HostKey, Server};
 
 /// What a host's last failure was.
@@ -91,6 +93,68 @@ impl Snapshot {
     }
 
     fn of_kind(&self, kind: FailureKind) -> Vec<HostKey> {
-        self.failures.iter().filter(|(_, failure)| failure.kind == kind).map(|(key, _)| key.clone()).collect()
+        self.failures
+            .iter()
+            .filter(|(_, failure)| failure.kind == kind)
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+}
+
+impl ClusterState {
+    /// What is known now. Costs a walk over all hosts.
+    pub fn snapshot(&self) -> Snapshot {
+        let works = |place: usize| self.table.host(place).works();
+        let key = |place: usize| self.table.host(place).key.clone();
+        let candidates = self.tier_one(works);
+        let placement = if candidates.is_empty() {
+            self.seed_to_try(&[]).into_iter().collect()
+        } else {
+            candidates
+        };
+        let levels = self.servers.iter().zip(&self.facts);
+        let with = |count: fn(&Host) -> u32| {
+            let counts = self.table.iter().map(|host| (host.key.clone(), count(host)));
+            counts.filter(|(_, count)| *count > 0).collect()
+        };
+        let failed = self
+            .table
+            .iter()
+            .filter_map(|host| Some((host.key.clone(), host.failure.clone()?)));
+        Snapshot {
+            discovering: self.options.load_balance.discovers() && !self.cannot_list,
+            discovered: self.discovered,
+            seeds: self.seeds.iter().copied().map(key).collect(),
+            servers: self.servers.clone(),
+            placement: placement.into_iter().map(key).collect(),
+            allowed: self.allowed_places().into_iter().map(key).collect(),
+            counts: with(Host::open),
+            pending: with(Host::pending),
+            failures: failed.collect(),
+            levels: levels
+                .map(|(server, facts)| (server.key.clone(), facts.levels.lowest()))
+                .collect(),
+            address: self.address,
+            discovery: DiscoveryReport {
+                running: self.discovery_running,
+                last_answer: self.last_answer,
+                last_failure: self.owed.clone(),
+            },
+        }
+    }
+
+    /// Where existing connections may stay: servers in listed order, then seeds that are not among them.
+    fn allowed_places(&self) -> Vec<usize> {
+        let works = |place: usize| self.table.host(place).works();
+        let (mut places, served) = allowed::servers(&self.policy(), &self.facts, works);
+        if !served && self.refusal().is_none() {
+            let seeds = allowed::seeds(&self.seeds, works);
+            let additional: Vec<usize> = seeds
+                .into_iter()
+                .filter(|place| !places.contains(place))
+                .collect();
+            places.extend(additional);
+        }
+        places
     }
 }
