@@ -5,12 +5,12 @@
 //! Wakers are woken and dropped, and the keeper is called, only after the lock is let go.
 
 use super::session::{GiveBack, Session};
-use super::slots::{Lease, Slots, Tenant};
+use super::slots::{HasSession, Lease, Slots, Tenant};
 use super::sync::MutexGuard;
 use super::waiters::{Outcome, Queue, Rejected, Wait};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
@@ -37,14 +37,24 @@ impl<T: Tenant, E> Slots<T, E> {
     /// Gives a slot back in whatever state its session is: what a guard does when it is dropped.
     /// One load and one locked instruction if the session is quiet and clean.
     #[inline]
-    pub fn give_back(&self, lease: Lease, session: &Session) -> GivenBack {
-        match session.outlook() {
+    pub fn give_back(&self, lease: Lease) -> GivenBack
+    where
+        T: HasSession,
+    {
+        let Some(tenant) = self.tenant(&lease) else {
+            return GivenBack::Unfit(lease);
+        };
+        match tenant.session().outlook() {
             GiveBack::Clean => {
                 self.release(lease);
                 GivenBack::Released
             }
             GiveBack::Keeper => GivenBack::Unfit(lease),
-            GiveBack::Parked => self.give_back_busy(lease, session),
+            GiveBack::Parked => {
+                // Once parked, the slot may be emptied at any moment.
+                let session = Arc::clone(tenant.session());
+                self.give_back_busy(lease, &session)
+            }
         }
     }
 

@@ -11,5 +11,5 @@ mod words;
 
 pub use handover::{Checkout, GivenBack};
 pub use session::{GiveBack, PassEnd, Session};
-pub use slots::{Keeper, Lease, Slots, Take, Tenant};
+pub use slots::{HasSession, Keeper, Lease, Slots, Take, Tenant};
 pub use waiters::{Rejected, Wait};

@@ -4,12 +4,14 @@
 //! code, which rests on that one sentence; it never waits, and locks only for those who do (`handover.rs`).
 #![allow(unsafe_code)]
 
+use super::session::Session;
 use super::sync::{AtomicBool, Mutex, Ordering, Padded, UnsafeCell};
 use super::waiters::Queue;
 use super::words::{Cleared, Words};
 use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What lives in a slot.
@@ -17,6 +19,12 @@ pub trait Tenant: Send {
     /// Whether it may be handed out. Asked at every checkout, also under the pool's lock: it must be a load or two,
     /// must not panic and must not call the pool.
     fn is_fit(&self) -> bool;
+}
+
+/// A tenant whose wire is watched by a [`Session`].
+pub trait HasSession: Tenant {
+    /// Its session, always the same one.
+    fn session(&self) -> &Arc<Session>;
 }
 
 /// What a pool's slots tell the one who keeps them. Called on whatever thread is there, never under a lock; must not
@@ -256,18 +264,20 @@ impl<T: Tenant, E> Slots<T, E> {
     #[inline]
     #[must_use]
     pub fn fits(&self, lease: &Lease) -> bool {
-        self.tenant(lease).as_ref().is_some_and(T::is_fit)
+        self.tenant(lease).is_some_and(T::is_fit)
     }
 
+    /// What is in an owned slot.
     #[inline]
-    fn tenant<'a>(&'a self, lease: &'a Lease) -> &'a Option<T> {
+    #[must_use]
+    pub fn tenant<'a>(&'a self, lease: &'a Lease) -> Option<&'a T> {
         self.check(lease);
         // SAFETY: the lease is this pool's and there is no other for this slot. It is borrowed for as long as the
         // result, so it can neither be given up nor be borrowed exclusively by `tenant_mut` meanwhile.
         self.slots[lease.index as usize]
             .0
             .tenant
-            .with(|tenant| unsafe { &*tenant })
+            .with(|tenant| unsafe { (*tenant).as_ref() })
     }
 
     #[inline]
