@@ -1,0 +1,184 @@
+//! What a connection's driver shares with everybody else: its wake-ups, its orders, and whom to tell of its end.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use pgsteer_core::pool::Session;
+use tokio::time::Instant;
+
+use super::ending::EndReason;
+
+/// Who looks after a connection's slot. Called by the connection's driver, on its task.
+///
+/// Implementations must not block.
+pub(crate) trait Owner: Send + Sync {
+    /// The slot was parked and its session is clean: the driver owns the slot, and gives it to the callee to be made
+    /// idle.
+    fn release(&self);
+
+    /// The slot was parked and its session is dirty or retired: the driver owns the slot, and gives it to the callee
+    /// for the keeper.
+    fn hand_over(&self);
+
+    /// The connection has ended and its socket is closed. `owned`: the slot was parked and is now the callee's.
+    fn ended(&self, reason: EndReason, owned: bool);
+}
+
+/// Orders to a connection's driver, from any thread. Clone is cheap; does not keep the connection open.
+#[derive(Clone)]
+pub(crate) struct Handle(Arc<Control>);
+
+impl Handle {
+    /// Names the owner, who is told of everything from now on. To be called before the slot can be parked.
+    ///
+    /// # Errors
+    ///
+    /// The connection has ended already; the reason is given back and the owner is never called.
+    pub(crate) fn attach(&self, owner: Arc<dyn Owner>) -> Result<(), EndReason> {
+        let mut orders = self.0.orders();
+        if let Ownership::Ended(reason) = &orders.ownership {
+            return Err(reason.clone());
+        }
+        let before = std::mem::replace(&mut orders.ownership, Ownership::Owner(owner));
+        drop(orders);
+        drop(before);
+        Ok(())
+    }
+
+    /// Cuts the socket now: nothing is sent to the server, queries under way fail as closed.
+    pub(crate) fn abort(&self) {
+        self.0.order(|orders| orders.abort = true);
+    }
+
+    /// Cuts the socket unless the connection has ended within `limit`. Meant for when the client has been dropped;
+    /// an earlier limit stands.
+    pub(crate) fn close_within(&self, limit: Duration) {
+        let limit = Instant::now() + limit;
+        self.0.order(|orders| {
+            orders.close_by = Some(orders.close_by.map_or(limit, |earlier| earlier.min(limit)));
+        });
+    }
+
+    /// Why the connection ended, if it has.
+    pub(crate) fn end_reason(&self) -> Option<EndReason> {
+        match &self.0.orders().ownership {
+            Ownership::Ended(reason) => Some(reason.clone()),
+            Ownership::Nobody | Ownership::Owner(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(&self.0.session).finish()
+    }
+}
+
+/// Shared by a driver, its handles and its waker.
+///
+/// As a waker it marks the session as woken before it wakes the driver's task, on the thread of whoever queued a
+/// request: so a request that the driver has not seen yet is never overlooked.
+pub(super) struct Control {
+    session: Arc<Session>,
+    task: AtomicWaker,
+    /// Set after orders were given, so that a pass without any takes no lock.
+    ordered: AtomicBool,
+    orders: Mutex<Orders>,
+}
+
+#[derive(Default)]
+struct Orders {
+    abort: bool,
+    close_by: Option<Instant>,
+    ownership: Ownership,
+}
+
+#[derive(Default)]
+enum Ownership {
+    #[default]
+    Nobody,
+    Owner(Arc<dyn Owner>),
+    Ended(EndReason),
+}
+
+/// What a driver has been told to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ordered {
+    pub(super) abort: bool,
+    pub(super) close_by: Option<Instant>,
+}
+
+impl Control {
+    pub(super) fn new(session: Arc<Session>) -> Arc<Self> {
+        Arc::new(Control {
+            session,
+            task: AtomicWaker::new(),
+            ordered: AtomicBool::new(false),
+            orders: Mutex::default(),
+        })
+    }
+
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(super) fn handle(self: &Arc<Self>) -> Handle {
+        Handle(Arc::clone(self))
+    }
+
+    /// The task to wake from now on. To be called before orders are looked at.
+    pub(super) fn register(&self, waker: &std::task::Waker) {
+        self.task.register(waker);
+    }
+
+    /// Orders given since this was last called.
+    pub(super) fn take_orders(&self) -> Option<Ordered> {
+        self.ordered.swap(false, Ordering::AcqRel).then(|| {
+            let orders = self.orders();
+            Ordered { abort: orders.abort, close_by: orders.close_by }
+        })
+    }
+
+    /// The owner, if there is one.
+    pub(super) fn owner(&self) -> Option<Arc<dyn Owner>> {
+        match &self.orders().ownership {
+            Ownership::Owner(owner) => Some(Arc::clone(owner)),
+            Ownership::Nobody | Ownership::Ended(_) => None,
+        }
+    }
+
+    /// Ends the session and tells the owner. The socket must be closed by now.
+    pub(super) fn end(&self, reason: EndReason) {
+        let owned = self.session.close();
+        let before = std::mem::replace(&mut self.orders().ownership, Ownership::Ended(reason.clone()));
+        if let Ownership::Owner(owner) = before {
+            owner.ended(reason, owned);
+        }
+    }
+
+    fn order(&self, give: impl FnOnce(&mut Orders)) {
+        give(&mut self.orders());
+        self.ordered.store(true, Ordering::Release);
+        self.task.wake();
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        // No caller's code runs under the lock, so there is nothing half done behind a poisoned one.
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for Control {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.session.wake();
+        self.task.wake();
+    }
+}

@@ -1,0 +1,70 @@
+//! A connection that has just been opened, not yet driven by a task of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pgsteer_core::pool::Session;
+use tokio_postgres::Client;
+
+use super::NOT_YET;
+use super::cancel::Canceller;
+use super::control::Handle;
+use super::driver::Driver;
+use super::tap::Wire;
+use crate::world::Endpoint;
+
+/// An open connection and everything that belongs to it. Dropping it cuts the socket.
+#[derive(Debug)]
+pub(crate) struct Dialled {
+    /// The client. It works while `driver` is polled.
+    pub(crate) client: Client,
+    /// The future that drives the connection, to be spawned.
+    pub(crate) driver: Driver,
+    /// What is known of its wire, in one word.
+    pub(crate) session: Arc<Session>,
+    /// What the tap has seen: last tag, last error, status.
+    pub(crate) wire: Arc<Wire>,
+    /// Orders to the driver; the way to name an owner.
+    pub(crate) handle: Handle,
+    /// The address it is connected to.
+    pub(crate) peer: Endpoint,
+    /// Cancels what it is doing.
+    pub(crate) canceller: Canceller,
+    /// How long the dial took.
+    pub(crate) took: Duration,
+}
+
+impl Dialled {
+    pub(super) fn new(
+        client: Client,
+        driver: Driver,
+        wire: Arc<Wire>,
+        peer: Endpoint,
+        canceller: Canceller,
+    ) -> Self {
+        let session = Arc::clone(driver.session());
+        let handle = driver.handle();
+        Dialled { client, driver, session, wire, handle, peer, canceller, took: NOT_YET }
+    }
+
+    pub(super) fn after(self, took: Duration) -> Self {
+        Dialled { took, ..self }
+    }
+
+    /// Drives the connection on a task of its own and gives out the client. `guard` is dropped when the socket is
+    /// closed, however that comes about.
+    pub(crate) fn run_detached<G: Send + 'static>(self, guard: G) -> Client {
+        let driver = self.driver;
+        tokio::spawn(async move {
+            // Bound first, so that it outlives the driver even if the task is dropped unfinished.
+            let _guard = guard;
+            driver.await;
+        });
+        self.client
+    }
+
+    /// Closes the connection in the background: Terminate, then up to two seconds for the server to let go.
+    pub(crate) fn close_in_background(self) {
+        drop(self.run_detached(()));
+    }
+}

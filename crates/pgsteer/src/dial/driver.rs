@@ -1,0 +1,186 @@
+//! The driver: the future that moves one connection's messages, keeps its session's state true, and remembers why it
+//! ended. It has to be polled for the connection to work; dropping it cuts the socket.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pgsteer_core::pool::{PassEnd, Session};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Connection, Notification};
+
+use super::control::{Control, Handle};
+use super::ending::{EndReason, LastWords};
+use super::tap::{Tap, Wire};
+use crate::world::Socket;
+
+/// How long a server may take to close after Terminate before the socket is cut.
+const POLITE_CLOSE: Duration = Duration::from_secs(2);
+
+/// The connection as tokio-postgres runs it, over the tapped stream.
+pub(super) type Tapped = Connection<Tap<Socket>, NoTlsStream>;
+
+/// Drives one connection until it ends. Resolves to the reason, after the socket is closed and the owner was told.
+///
+/// When the client is dropped it lets the requests under way finish, sends Terminate, closes its half and waits for
+/// the server to close the other, so that the session is really gone from the server; [`POLITE_CLOSE`] after
+/// Terminate it cuts the socket.
+pub(crate) struct Driver {
+    /// `None` once it has ended.
+    connection: Option<Tapped>,
+    wire: Arc<Wire>,
+    control: Arc<Control>,
+    /// `control` as a waker, for everything that the connection waits for.
+    waker: Waker,
+    last_words: Option<LastWords>,
+    notifications: Option<mpsc::UnboundedSender<Notification>>,
+    close_by: Option<Pin<Box<Sleep>>>,
+}
+
+impl Driver {
+    pub(super) fn new(connection: Tapped, wire: Arc<Wire>) -> Self {
+        let control = Control::new(Arc::new(Session::new()));
+        Driver {
+            connection: Some(connection),
+            wire,
+            waker: Waker::from(Arc::clone(&control)),
+            control,
+            last_words: None,
+            notifications: None,
+            close_by: None,
+        }
+    }
+
+    /// The session it keeps.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        self.control.session()
+    }
+
+    /// For orders to it.
+    pub(crate) fn handle(&self) -> Handle {
+        self.control.handle()
+    }
+
+    /// Where NOTIFY messages go. Without this, or once the receiver is gone, they are dropped.
+    pub(crate) fn forward_notifications(&mut self, to: mpsc::UnboundedSender<Notification>) {
+        self.notifications = Some(to);
+    }
+
+    /// Drives the connection until `work` is done. If the connection ends first, `work` sees it closed.
+    ///
+    /// Cancel safe: the driver can be used further when the future is dropped.
+    pub(crate) async fn drive_while<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if self.connection.is_some() {
+                let _ = Pin::new(&mut *self).poll(cx);
+            }
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Polls the connection until it has nothing more to do, and publishes what it left behind.
+    fn pass(&mut self) -> Poll<EndReason> {
+        let Some(connection) = &mut self.connection else { return Poll::Ready(EndReason::TaskDied) };
+        let session = self.control.session();
+        session.begin_pass();
+        let mut cx = Context::from_waker(&self.waker);
+        loop {
+            self.wire.begin_poll();
+            match connection.poll_message(&mut cx) {
+                Poll::Pending => break,
+                Poll::Ready(None) => return Poll::Ready(EndReason::ClosedByUs),
+                Poll::Ready(Some(Err(error))) => {
+                    let reason = EndReason::after_error(&error, &self.wire, self.last_words.as_ref());
+                    return Poll::Ready(reason);
+                }
+                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
+                    tracing::debug!(severity = notice.severity(), code = notice.code().code(), "{}", notice.message());
+                    self.last_words = LastWords::of(&notice).or(self.last_words.take());
+                }
+                Poll::Ready(Some(Ok(AsyncMessage::Notification(notification)))) => {
+                    if let Some(receiver) = &self.notifications {
+                        let _ = receiver.send(notification);
+                    }
+                }
+                Poll::Ready(Some(Ok(_))) => {}
+            }
+        }
+        let after = self.wire.after_pass();
+        match session.end_pass(after.busy, after.dirty) {
+            // Whatever woke the session has woken this task too: the next pass comes by itself.
+            PassEnd::Again | PassEnd::Rest => {}
+            PassEnd::Release => {
+                if let Some(owner) = self.control.owner() {
+                    owner.release();
+                }
+            }
+            PassEnd::HandOver => {
+                if let Some(owner) = self.control.owner() {
+                    owner.hand_over();
+                }
+            }
+        }
+        if after.terminated && self.close_by.is_none() {
+            self.close_at(Instant::now() + POLITE_CLOSE);
+        }
+        Poll::Pending
+    }
+
+    fn close_at(&mut self, limit: Instant) {
+        if self.close_by.as_ref().is_none_or(|earlier| earlier.deadline() > limit) {
+            self.close_by = Some(Box::pin(sleep_until(limit)));
+        }
+    }
+
+    fn end(&mut self, reason: EndReason) -> EndReason {
+        // The socket goes first: whoever learns of the end may rely on that.
+        if self.connection.take().is_some() {
+            tracing::debug!("connection ended: {reason}");
+            self.control.end(reason.clone());
+        }
+        reason
+    }
+}
+
+impl Future for Driver {
+    type Output = EndReason;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<EndReason> {
+        let this = self.get_mut();
+        this.control.register(cx.waker());
+        if let Some(ordered) = this.control.take_orders() {
+            if ordered.abort {
+                return Poll::Ready(this.end(EndReason::Cut));
+            }
+            if let Some(limit) = ordered.close_by {
+                this.close_at(limit);
+            }
+        }
+        if let Poll::Ready(reason) = this.pass() {
+            return Poll::Ready(this.end(reason));
+        }
+        match &mut this.close_by {
+            Some(limit) if limit.as_mut().poll(cx).is_ready() => Poll::Ready(this.end(EndReason::Cut)),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.end(EndReason::TaskDied);
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("session", self.session()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,99 @@
+//! Walking a stream of protocol messages without keeping them: type byte, length, body.
+//!
+//! Fed any split of the bytes, it calls a [`Visitor`] at the same places. It keeps at most one header, never a body,
+//! and never trusts a length further than to count it down.
+
+/// What is told of each message as it passes.
+pub(super) trait Visitor {
+    /// Whether the next message starts with a type byte. Only a client's first messages do not.
+    fn typed(&self) -> bool {
+        true
+    }
+
+    /// A message begins; `kind` is zero for one without a type byte. Returns how many bytes of its body to show.
+    fn begin(&mut self, kind: u8) -> usize;
+
+    /// The next bytes of a body, at most as many in all as `begin` asked for.
+    fn body(&mut self, bytes: &[u8]);
+
+    /// The message has passed whole.
+    fn end(&mut self, kind: u8);
+}
+
+/// A length that no message can have. Everything behind it is unreadable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BadLength;
+
+/// How far the walk has come.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    header: [u8; 5],
+    header_length: usize,
+    kind: u8,
+    /// Bytes of the body still to pass.
+    body_left: usize,
+    /// Bytes of the body still to show.
+    shown_left: usize,
+    in_body: bool,
+}
+
+impl Frames {
+    /// Whether the bytes so far end within a message.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.in_body || self.header_length > 0
+    }
+
+    /// Walks on over `bytes`.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], visitor: &mut impl Visitor) -> Result<(), BadLength> {
+        while !bytes.is_empty() {
+            if self.in_body {
+                bytes = self.pass_body(bytes, visitor);
+                continue;
+            }
+            let wanted = if visitor.typed() { 5 } else { 4 };
+            let taken = wanted.min(self.header_length + bytes.len()) - self.header_length;
+            self.header[self.header_length..self.header_length + taken].copy_from_slice(&bytes[..taken]);
+            self.header_length += taken;
+            bytes = &bytes[taken..];
+            if self.header_length == wanted {
+                self.begin(wanted, visitor)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, wanted: usize, visitor: &mut impl Visitor) -> Result<(), BadLength> {
+        let [first, second, third, fourth, fifth] = self.header;
+        let (kind, length) = if wanted == 5 {
+            (first, i32::from_be_bytes([second, third, fourth, fifth]))
+        } else {
+            (0, i32::from_be_bytes([first, second, third, fourth]))
+        };
+        // The length counts itself, not the type byte.
+        let body = usize::try_from(length).ok().and_then(|length| length.checked_sub(4)).ok_or(BadLength)?;
+        self.header_length = 0;
+        self.kind = kind;
+        self.body_left = body;
+        self.shown_left = visitor.begin(kind).min(body);
+        self.in_body = body > 0;
+        if body == 0 {
+            visitor.end(kind);
+        }
+        Ok(())
+    }
+
+    fn pass_body<'a>(&mut self, bytes: &'a [u8], visitor: &mut impl Visitor) -> &'a [u8] {
+        let (passing, rest) = bytes.split_at(self.body_left.min(bytes.len()));
+        let shown = self.shown_left.min(passing.len());
+        if shown > 0 {
+            visitor.body(&passing[..shown]);
+            self.shown_left -= shown;
+        }
+        self.body_left -= passing.len();
+        if self.body_left == 0 {
+            self.in_body = false;
+            visitor.end(self.kind);
+        }
+        rest
+    }
+}

@@ -1,0 +1,152 @@
+//! Which requests the server still owes an answer, in the order they were sent.
+//!
+//! Every simple query, function call, Sync and the login itself is answered by exactly one ReadyForQuery, with one
+//! exception: a server in COPY-in mode swallows Syncs until the copy is ended. An extended COPY therefore sends two
+//! Syncs for one answer, and how many are owed depends on whether the server entered COPY mode, which may be known
+//! only after both were sent.
+
+use std::collections::VecDeque;
+
+/// A message of the client that matters for what is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Login,
+    Query,
+    FunctionCall,
+    Sync,
+    /// CopyDone or CopyFail: owed nothing, but in COPY mode it makes the server heed Syncs again.
+    CopyEnd,
+}
+
+/// What becomes of the next Sync while an extended COPY-in is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CopyIn {
+    /// None is open, or its closing Sync has been sent.
+    #[default]
+    Settled,
+    /// The server swallows Syncs until the copy is ended.
+    Open,
+    /// The copy was ended; the next Sync is the one that is answered, and it is on the books already.
+    AwaitingSync,
+}
+
+/// The books: what was sent and not yet answered.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    owed: VecDeque<Sent>,
+    unanswered: usize,
+    copy_in: CopyIn,
+    /// Part of an extended request has been sent, its Sync has not.
+    unsynced: bool,
+}
+
+impl Ledger {
+    /// Answers the server still owes.
+    pub(super) fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    /// Whether nothing is owed and no request is half sent.
+    pub(super) fn is_settled(&self) -> bool {
+        self.unanswered == 0 && !self.unsynced
+    }
+
+    /// The startup message was sent: the login is answered like a request.
+    pub(super) fn login(&mut self) {
+        self.owe(Sent::Login);
+    }
+
+    /// A simple query was sent.
+    pub(super) fn query(&mut self) {
+        self.owe(Sent::Query);
+    }
+
+    /// A function call was sent.
+    pub(super) fn function_call(&mut self) {
+        self.owe(Sent::FunctionCall);
+    }
+
+    /// A part of an extended request was sent.
+    pub(super) fn extended(&mut self) {
+        self.unsynced = true;
+    }
+
+    /// A Sync was sent.
+    pub(super) fn sync(&mut self) {
+        self.unsynced = false;
+        match self.copy_in {
+            CopyIn::Settled => self.owe(Sent::Sync),
+            CopyIn::Open => {}
+            CopyIn::AwaitingSync => self.copy_in = CopyIn::Settled,
+        }
+    }
+
+    /// CopyDone or CopyFail was sent.
+    pub(super) fn copy_end(&mut self) {
+        match self.copy_in {
+            CopyIn::Open => self.copy_in = CopyIn::AwaitingSync,
+            // Whether the server is about to enter COPY mode is not known yet; without any request it is not.
+            CopyIn::Settled if self.unanswered > 0 => {
+                if self.owed.back() != Some(&Sent::CopyEnd) {
+                    self.owed.push_back(Sent::CopyEnd);
+                }
+            }
+            CopyIn::Settled | CopyIn::AwaitingSync => {}
+        }
+    }
+
+    /// CopyInResponse came: the server has entered COPY-in mode for the oldest request.
+    pub(super) fn copy_in_response(&mut self) {
+        self.drop_stray_copy_ends();
+        if self.owed.front() != Some(&Sent::Sync) || self.copy_in != CopyIn::Settled {
+            // A simple query's copy is answered like any simple query.
+            return;
+        }
+        // The server now reads what was sent behind the request: Syncs are swallowed, until the copy's end.
+        while self.owed.front() == Some(&Sent::Sync) {
+            self.owed.pop_front();
+            self.unanswered -= 1;
+        }
+        match self.owed.front() {
+            None => self.await_closing_sync(CopyIn::Open),
+            Some(Sent::CopyEnd) => {
+                self.owed.pop_front();
+                if self.owed.front() != Some(&Sent::Sync) {
+                    self.await_closing_sync(CopyIn::AwaitingSync);
+                }
+            }
+            // Another request within a copy breaks it: the server answers once for what it cut short.
+            Some(_) => self.await_closing_sync(CopyIn::Settled),
+        }
+    }
+
+    /// ReadyForQuery came: the oldest request is answered. Returns whether one was owed.
+    pub(super) fn ready_for_query(&mut self) -> bool {
+        self.copy_in = CopyIn::Settled;
+        self.drop_stray_copy_ends();
+        let answered = self.owed.pop_front().is_some();
+        if answered {
+            self.unanswered -= 1;
+        }
+        answered
+    }
+
+    fn owe(&mut self, sent: Sent) {
+        self.owed.push_back(sent);
+        self.unanswered += 1;
+    }
+
+    /// Puts the copy's one answer at the head of the books, before its Sync has been sent.
+    fn await_closing_sync(&mut self, copy_in: CopyIn) {
+        self.owed.push_front(Sent::Sync);
+        self.unanswered += 1;
+        self.copy_in = copy_in;
+    }
+
+    /// A server outside COPY mode ignores the end of a copy.
+    fn drop_stray_copy_ends(&mut self) {
+        while self.owed.front() == Some(&Sent::CopyEnd) {
+            self.owed.pop_front();
+        }
+    }
+}
