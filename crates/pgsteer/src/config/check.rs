@@ -4,12 +4,13 @@
 //! one reported.
 
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
 
 use super::error::REDACTED;
-use super::{Config, ConfigError, Family, HostSpec, Keepalives, Password, Settings};
+use super::{Config, ConfigError, Family, HostSpec, Keepalives, Password, Settings, duration, options};
 
 /// The longest duration accepted anywhere, 100 years. It keeps sums of instants and durations far from overflow.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -17,12 +18,6 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 const MOST_MILLIS: u128 = i32::MAX as u128;
 /// The most connections a pool can have.
 const MOST_CONNECTIONS: u32 = 65_535;
-
-const TEXT: &str = "text without NUL characters";
-const HOSTS: &str =
-    "one host or more, none of them empty or with a NUL character, each with a port from 1 to 65535 or none";
-pub(super) const PORT: &str = "a port number from 1 to 65535";
-const WHOLE_MILLIS: &str = "whole milliseconds from 0 to 2147483647, or none";
 
 impl Config {
     /// Checks every option, as using the configuration does.
@@ -89,10 +84,15 @@ impl Config {
     }
 
     fn judge_hosts(&self) -> Result<(), ConfigError> {
-        require(self.port != Some(0), "port", 0, PORT)?;
-        for HostSpec { name, port } in &self.hosts {
-            require(!name.is_empty() && !name.contains('\0'), "hosts", name, HOSTS)?;
-            require(*port != Some(0), "hosts", 0, HOSTS)?;
+        require(self.port != Some(0), "port", 0)?;
+        require(
+            self.hosts.as_ref().is_none_or(|hosts| !hosts.is_empty()),
+            "hosts",
+            "an empty list",
+        )?;
+        for HostSpec { name, port } in self.hosts.iter().flatten() {
+            require(!name.is_empty() && !name.contains('\0'), "hosts", name)?;
+            require(*port != Some(0), "port", 0)?;
         }
         Ok(())
     }
@@ -106,124 +106,62 @@ impl Config {
         ];
         for (name, text) in texts {
             let text = text.map_or("", String::as_str);
-            require(!text.contains('\0'), name, text, TEXT)?;
+            require(!text.contains('\0'), name, text)?;
         }
-        if let Password::Secret(secret) = &self.password {
-            require(!secret.contains(&0), "password", REDACTED, "any bytes but NUL")?;
+        match &self.password {
+            Password::Secret(secret) => require(!secret.contains(&0), "password", REDACTED),
+            Password::None | Password::Source(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn judge_socket(&self) -> Result<(), ConfigError> {
-        positive("connect_timeout", self.connect_timeout)?;
+        positive("connect_timeout", Some(self.connect_timeout))?;
         whole_millis("statement_timeout", self.statement_timeout)?;
         whole_millis("tcp_user_timeout", self.tcp_user_timeout)?;
-        for (name, time) in [
-            ("keepalives_idle", self.keepalives_idle),
-            ("keepalives_interval", self.keepalives_interval),
-        ] {
-            let fits = is_whole_seconds(time) && (1..=32_767).contains(&time.as_secs());
-            require(fits, name, text(time), "whole seconds from 1 to 32767")?;
-        }
-        let count = self.keepalives_count;
+        whole_seconds("keepalives_idle", self.keepalives_idle, 1..=32_767)?;
+        whole_seconds("keepalives_interval", self.keepalives_interval, 1..=32_767)?;
         require(
-            (1..=127).contains(&count),
+            (1..=127).contains(&self.keepalives_count),
             "keepalives_count",
-            count,
-            "a whole number from 1 to 127",
+            self.keepalives_count,
         )
     }
 
     fn judge_cluster(&self) -> Result<(), ConfigError> {
-        let refresh = self.yb_servers_refresh_interval;
-        require(
-            is_whole_seconds(refresh) && refresh.as_secs() <= 600,
+        whole_seconds(
             "yb_servers_refresh_interval",
-            text(refresh),
-            "whole seconds from 0 to 600",
+            self.yb_servers_refresh_interval,
+            0..=600,
         )?;
         let delay = self.failed_host_reconnect_delay_secs;
-        require(
-            delay <= 60,
-            "failed_host_reconnect_delay_secs",
-            delay,
-            "whole seconds from 0 to 60",
-        )?;
-        if let Some(cap) = self.failed_host_max_delay_secs {
-            let fits = delay > 0 && cap >= delay && Duration::from_secs(cap) <= LONGEST;
-            require(
-                fits,
-                "failed_host_max_delay_secs",
-                cap,
-                "none, or whole seconds from failed_host_reconnect_delay_secs (which then must not be 0) to 100 years",
-            )?;
+        require(delay <= 60, "failed_host_reconnect_delay_secs", delay)?;
+        match self.failed_host_max_delay_secs {
+            None => Ok(()),
+            Some(cap) => {
+                let fits = delay > 0 && cap >= delay && Duration::from_secs(cap) <= LONGEST;
+                require(fits, "failed_host_max_delay_secs", cap)
+            }
         }
-        Ok(())
     }
 
     fn judge_pool(&self) -> Result<(), ConfigError> {
-        let counts = [
-            (
-                "pool_size",
-                self.pool_size,
-                MOST_CONNECTIONS,
-                "a whole number from 1 to 65535",
-            ),
-            (
-                "rebalance_batch",
-                self.rebalance_batch,
-                u32::MAX,
-                "a whole number from 1 to 4294967295",
-            ),
-            (
-                "max_dials",
-                self.max_dials,
-                u32::MAX,
-                "a whole number from 1 to 4294967295",
-            ),
-        ];
-        for (name, count, most, allowed) in counts {
-            require((1..=most).contains(&count), name, count, allowed)?;
-        }
-        if let Some(floor) = self.min_idle {
-            require(
-                floor <= self.pool_size,
-                "min_idle",
-                floor,
-                "a whole number from 0 to pool_size",
-            )?;
-        }
-        positive("max_lifetime", self.max_lifetime)?;
-        positive("rebalance_interval", self.rebalance_interval)?;
-        positive_or_none("idle_timeout", self.idle_timeout)?;
-        positive_or_none("leak_threshold", self.leak_threshold)?;
-        let from_zero = [
-            (
-                "lifetime_jitter",
-                Some(self.lifetime_jitter),
-                "a duration from 0 to 100 years",
-            ),
-            (
-                "checkout_timeout",
-                self.checkout_timeout,
-                "a duration from 0 to 100 years, or none to wait for ever",
-            ),
-            (
-                "return_cancel_after",
-                Some(self.return_cancel_after),
-                "a duration from 0 to 100 years",
-            ),
-            (
-                "return_timeout",
-                Some(self.return_timeout),
-                "a duration from 0 to 100 years",
-            ),
-        ];
-        for (name, time, allowed) in from_zero {
-            let time = time.unwrap_or_default();
-            require(time <= LONGEST, name, text(time), allowed)?;
-        }
-        Ok(())
+        require(
+            (1..=MOST_CONNECTIONS).contains(&self.pool_size),
+            "pool_size",
+            self.pool_size,
+        )?;
+        require(self.rebalance_batch > 0, "rebalance_batch", self.rebalance_batch)?;
+        require(self.max_dials > 0, "max_dials", self.max_dials)?;
+        let floor = self.min_idle.unwrap_or(0);
+        require(floor <= self.pool_size, "min_idle", floor)?;
+        positive("max_lifetime", Some(self.max_lifetime))?;
+        positive("rebalance_interval", Some(self.rebalance_interval))?;
+        positive("idle_timeout", self.idle_timeout)?;
+        positive("leak_threshold", self.leak_threshold)?;
+        not_too_long("lifetime_jitter", Some(self.lifetime_jitter))?;
+        not_too_long("checkout_timeout", self.checkout_timeout)?;
+        not_too_long("return_cancel_after", Some(self.return_cancel_after))?;
+        not_too_long("return_timeout", Some(self.return_timeout))
     }
 
     /// The configured hosts as keys, `localhost` if there are none.
@@ -232,11 +170,11 @@ impl Config {
             Family::Postgres => 5432,
             Family::Yugabyte => 5433,
         });
-        if self.hosts.is_empty() {
-            return vec![HostKey::new("localhost", default_port)];
-        }
         let key = |host: &HostSpec| HostKey::new(host.name.as_str(), host.port.unwrap_or(default_port));
-        self.hosts.iter().map(key).collect()
+        match &self.hosts {
+            Some(hosts) => hosts.iter().map(key).collect(),
+            None => vec![HostKey::new("localhost", default_port)],
+        }
     }
 
     fn user_or_default(&self) -> Result<String, ConfigError> {
@@ -252,54 +190,41 @@ impl Config {
     }
 }
 
-fn require(
-    holds: bool,
-    name: &'static str,
-    value: impl Display,
-    allowed: &'static str,
-) -> Result<(), ConfigError> {
+/// The error about `name` unless the rule holds; what is allowed comes from the table of options.
+fn require(holds: bool, name: &'static str, value: impl Display) -> Result<(), ConfigError> {
     if holds {
-        Ok(())
-    } else {
-        Err(ConfigError::InvalidOption {
-            name,
-            value: value.to_string(),
-            allowed,
-        })
+        return Ok(());
     }
-}
-
-fn positive(name: &'static str, time: Duration) -> Result<(), ConfigError> {
-    let fits = !time.is_zero() && time <= LONGEST;
-    require(
-        fits,
+    Err(ConfigError::InvalidOption {
         name,
-        text(time),
-        "a duration greater than 0, at most 100 years",
-    )
+        value: value.to_string(),
+        allowed: options::allowed(name),
+    })
 }
 
-fn positive_or_none(name: &'static str, time: Option<Duration>) -> Result<(), ConfigError> {
+fn not_too_long(name: &'static str, time: Option<Duration>) -> Result<(), ConfigError> {
+    let time = time.unwrap_or_default();
+    require(time <= LONGEST, name, duration::write(time))
+}
+
+fn positive(name: &'static str, time: Option<Duration>) -> Result<(), ConfigError> {
     let Some(time) = time else { return Ok(()) };
-    let fits = !time.is_zero() && time <= LONGEST;
-    require(
-        fits,
-        name,
-        text(time),
-        "a duration greater than 0, at most 100 years, or none",
-    )
+    require(!time.is_zero() && time <= LONGEST, name, duration::write(time))
 }
 
 fn whole_millis(name: &'static str, time: Option<Duration>) -> Result<(), ConfigError> {
     let Some(time) = time else { return Ok(()) };
     let fits = time.subsec_nanos() % 1_000_000 == 0 && time.as_millis() <= MOST_MILLIS;
-    require(fits, name, text(time), WHOLE_MILLIS)
+    require(fits, name, duration::write(time))
 }
 
-fn is_whole_seconds(time: Duration) -> bool {
-    time.subsec_nanos() == 0
-}
-
-fn text(time: Duration) -> String {
-    format!("{time:?}")
+fn whole_seconds(name: &'static str, time: Duration, range: RangeInclusive<u64>) -> Result<(), ConfigError> {
+    let whole = time.subsec_nanos() == 0;
+    // Without a unit where it was most likely given without one, so that people recognise what they wrote.
+    let shown = if whole {
+        time.as_secs().to_string()
+    } else {
+        duration::write(time)
+    };
+    require(whole && range.contains(&time.as_secs()), name, shown)
 }

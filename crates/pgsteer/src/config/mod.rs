@@ -6,14 +6,21 @@
 
 mod builder;
 mod check;
+mod conninfo;
+mod describe;
+mod duration;
 mod error;
 mod hosts;
+mod options;
 mod password;
+#[cfg(feature = "serde")]
+mod serialized;
 mod settings;
 mod topology;
 
 use std::time::Duration;
 
+pub use describe::{Description, Value};
 pub use error::{ConfigError, UnknownOption};
 pub use hosts::HostSpec;
 pub use password::{PasswordError, PasswordSource};
@@ -52,10 +59,10 @@ enum Family {
 ///     .pool_size(20);
 /// assert!(config.check().is_ok());
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Config {
     family: Family,
-    hosts: Vec<HostSpec>,
+    hosts: Option<Vec<HostSpec>>,
     port: Option<u16>,
     user: Option<String>,
     password: Password,
@@ -103,10 +110,25 @@ impl Config {
         Config::of(Family::Yugabyte)
     }
 
+    /// Sets an option from its name and a text, both as in a connection string. For settings that come from a command
+    /// line or the environment.
+    ///
+    /// `hosts` takes a list without ports, `port` one number. Ranges are judged with the whole configuration, later.
+    ///
+    /// # Errors
+    ///
+    /// If there is no option of this name, or the text is none of its values.
+    pub fn with_option(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
+        for rule in options::resolve([name])? {
+            rule.apply(&mut self, value.as_bytes())?;
+        }
+        Ok(self)
+    }
+
     fn of(family: Family) -> Self {
         Config {
             family,
-            hosts: Vec::new(),
+            hosts: None,
             port: None,
             user: None,
             password: Password::None,

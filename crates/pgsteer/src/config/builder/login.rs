@@ -13,14 +13,14 @@ impl Config {
     /// It must not be empty. The order matters where nothing else decides.
     #[must_use]
     pub fn host(mut self, host: impl Into<HostSpec>) -> Self {
-        self.hosts.push(host.into());
+        self.hosts.get_or_insert_default().push(host.into());
         self
     }
 
-    /// Replaces the list of hosts; see [`host`](Config::host). An empty list stands for `localhost`.
+    /// Replaces the list of hosts; see [`host`](Config::host). An empty list is an error.
     #[must_use]
     pub fn hosts<H: Into<HostSpec>>(mut self, hosts: impl IntoIterator<Item = H>) -> Self {
-        self.hosts = hosts.into_iter().map(Into::into).collect();
+        self.hosts = Some(hosts.into_iter().map(Into::into).collect());
         self
     }
 

@@ -1,0 +1,78 @@
+//! A configuration as a connection string: the shortest that reads back as the same configuration, without its password.
+
+use std::net::Ipv6Addr;
+
+use pgsteer_core::host::HostKey;
+
+use super::percent;
+use crate::config::{Config, ConfigError, Description, Family, Value};
+
+/// Options that have a place of their own in a URL, or none at all.
+const NOT_AMONG_OPTIONS: [&str; 4] = ["hosts", "user", "password", "database"];
+
+impl Config {
+    /// This configuration as a connection string: every option that is not at its default, and never the password.
+    ///
+    /// Reading it back gives the same configuration, save for the password or password source, which is left out.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`check`](Config::check).
+    pub fn to_url(&self) -> Result<String, ConfigError> {
+        let settings = self.settings()?;
+        let mut url = match self.family {
+            Family::Postgres => "postgresql://",
+            Family::Yugabyte => "yugabytedb://",
+        }
+        .to_owned();
+        let mut options = Vec::new();
+        match self.user.as_deref() {
+            Some("") => options.push("user=".to_owned()),
+            Some(user) => url.push_str(&format!("{}@", percent::encode(user))),
+            None => {}
+        }
+        let hosts: Vec<String> = settings.hosts.iter().map(host).collect();
+        url.push_str(&hosts.join(","));
+        match self.database.as_deref() {
+            Some("") => options.push("dbname=".to_owned()),
+            Some(database) => url.push_str(&format!("/{}", percent::encode(database))),
+            None => url.push('/'),
+        }
+        options.extend(self.changed(&Description::of(&settings))?);
+        if !options.is_empty() {
+            url.push('?');
+            url.push_str(&options.join("&"));
+        }
+        Ok(url)
+    }
+
+    /// The options, as `name=value`, that a configuration without them would have otherwise.
+    fn changed(&self, description: &Description) -> Result<Vec<String>, ConfigError> {
+        // `min_idle` follows `pool_size`, so the two are compared with a pool of this size.
+        let plain = Config::of(self.family)
+            .user("")
+            .pool_size(self.pool_size)
+            .describe()?;
+        let same_size = |name| name == "pool_size" && self.pool_size == Config::new().pool_size;
+        let differs = |name, value: &Value| match name {
+            "pool_size" => !same_size(name),
+            _ => plain.get(name) != Some(value),
+        };
+        let shown = description.iter().filter(|(name, value)| {
+            !NOT_AMONG_OPTIONS.contains(name) && **value != Value::Unset && differs(name, value)
+        });
+        Ok(shown
+            .map(|(name, value)| format!("{name}={}", percent::encode_value(&value.to_string())))
+            .collect())
+    }
+}
+
+fn host(key: &HostKey) -> String {
+    let address = key.name().split('%').next().unwrap_or_default();
+    let name = if address.parse::<Ipv6Addr>().is_ok() {
+        format!("[{}]", percent::encode_address(key.name()))
+    } else {
+        percent::encode(key.name())
+    };
+    format!("{name}:{}", key.port())
+}

@@ -1,0 +1,212 @@
+//! A configuration as people may see it: normalised, complete, and without its secrets.
+//!
+//! One list of names and values, made from the checked settings; documents and connection strings are printed from the
+//! same list. A password appears in it only as the word `redacted`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::duration;
+use super::error::REDACTED;
+use super::{Config, ConfigError, Settings, TargetSessionAttrs};
+
+/// Every option of a configuration with the value it has, defaults included and secrets left out.
+///
+/// `Display` writes one `name = value` per line. With the feature `serde` it serialises as a map whose values read back
+/// as options of a [`Config`] (the password excepted).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    entries: Vec<(&'static str, Value)>,
+}
+
+/// The value of one option in a [`Description`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Value {
+    /// The option is not set and has no default.
+    Unset,
+    /// Text, one of a few words, or a duration with its unit.
+    Text(String),
+    /// A count, or whole seconds where the option's name says so.
+    Number(u64),
+    /// On or off.
+    Flag(bool),
+    /// Hosts with their ports.
+    Hosts(Vec<(String, u16)>),
+}
+
+impl Config {
+    /// What this configuration comes to, fit to be shown and logged: every option with its value, the password as
+    /// `redacted`.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`check`](Config::check).
+    pub fn describe(&self) -> Result<Description, ConfigError> {
+        self.settings().map(|settings| Description::of(&settings))
+    }
+}
+
+impl Description {
+    pub(super) fn of(settings: &Settings) -> Self {
+        // Taken apart, so that a setting without an entry here does not compile.
+        let Settings {
+            hosts,
+            user,
+            password,
+            database,
+            application_name,
+            options,
+            target_session_attrs,
+            statement_timeout,
+            connect_timeout,
+            keepalives,
+            tcp_user_timeout,
+            load_balance,
+            topology_keys,
+            fallback_to_topology_keys_only,
+            refresh_interval,
+            failed_host_delay,
+            failed_host_max_delay,
+            pool_size,
+            min_idle,
+            idle_timeout,
+            max_lifetime,
+            lifetime_jitter,
+            rebalance_interval,
+            rebalance_batch,
+            checkout_timeout,
+            max_dials,
+            return_cancel_after,
+            return_timeout,
+            leak_threshold,
+            record_holders,
+        } = settings;
+        let hosts = hosts
+            .iter()
+            .map(|key| (key.name().to_owned(), key.port()))
+            .collect();
+        let wanted_session = match target_session_attrs {
+            TargetSessionAttrs::Any => "any",
+            TargetSessionAttrs::ReadWrite => "read-write",
+        };
+        let probes = keepalives.as_ref();
+        let entries = vec![
+            ("hosts", Value::Hosts(hosts)),
+            ("user", text(user)),
+            (
+                "password",
+                if password.is_set() {
+                    text(REDACTED)
+                } else {
+                    Value::Unset
+                },
+            ),
+            ("database", text(database)),
+            ("application_name", text(application_name)),
+            (
+                "options",
+                options.as_ref().map_or(Value::Unset, |options| text(options)),
+            ),
+            ("target_session_attrs", text(wanted_session)),
+            ("statement_timeout", time_or_none(*statement_timeout)),
+            ("connect_timeout", time(*connect_timeout)),
+            ("keepalives", Value::Flag(probes.is_some())),
+            (
+                "keepalives_idle",
+                probes.map_or(Value::Unset, |probes| time(probes.idle)),
+            ),
+            (
+                "keepalives_interval",
+                probes.map_or(Value::Unset, |probes| time(probes.interval)),
+            ),
+            (
+                "keepalives_count",
+                probes.map_or(Value::Unset, |probes| Value::Number(probes.count.into())),
+            ),
+            ("tcp_user_timeout", time_or_none(*tcp_user_timeout)),
+            ("load_balance", text(&load_balance.to_string())),
+            ("topology_keys", text(&topology_keys.to_string())),
+            (
+                "fallback_to_topology_keys_only",
+                Value::Flag(*fallback_to_topology_keys_only),
+            ),
+            (
+                "yb_servers_refresh_interval",
+                Value::Number(refresh_interval.as_secs()),
+            ),
+            (
+                "failed_host_reconnect_delay_secs",
+                Value::Number(failed_host_delay.as_secs()),
+            ),
+            (
+                "failed_host_max_delay_secs",
+                failed_host_max_delay.map_or_else(|| text("none"), |cap| Value::Number(cap.as_secs())),
+            ),
+            ("pool_size", Value::Number((*pool_size).into())),
+            ("min_idle", Value::Number((*min_idle).into())),
+            ("idle_timeout", time_or_none(*idle_timeout)),
+            ("max_lifetime", time(*max_lifetime)),
+            ("lifetime_jitter", time(*lifetime_jitter)),
+            ("rebalance_interval", time(*rebalance_interval)),
+            ("rebalance_batch", Value::Number((*rebalance_batch).into())),
+            ("checkout_timeout", time_or_none(*checkout_timeout)),
+            ("max_dials", Value::Number((*max_dials).into())),
+            ("return_cancel_after", time(*return_cancel_after)),
+            ("return_timeout", time(*return_timeout)),
+            ("leak_threshold", time_or_none(*leak_threshold)),
+            ("record_holders", Value::Flag(*record_holders)),
+        ];
+        Description { entries }
+    }
+
+    /// Every option with its value, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.entries.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// The value of one option by its name; `None` if there is no such option.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+fn time(time: Duration) -> Value {
+    Value::Text(duration::write(time))
+}
+
+fn time_or_none(limit: Option<Duration>) -> Value {
+    limit.map_or_else(|| text("none"), time)
+}
+
+impl fmt::Display for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.entries
+            .iter()
+            .try_for_each(|(name, value)| writeln!(f, "{name} = {value}"))
+    }
+}
+
+impl fmt::Display for Value {
+    /// The value as a connection string would have it, without any encoding; hosts as `name:port`, separated by commas.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Unset => Ok(()),
+            Value::Text(text) => f.write_str(text),
+            Value::Number(number) => number.fmt(f),
+            Value::Flag(on) => on.fmt(f),
+            Value::Hosts(hosts) => {
+                let hosts = hosts
+                    .iter()
+                    .map(|(name, port)| pgsteer_core::host::HostKey::new(name.as_str(), *port).to_string());
+                f.write_str(&hosts.collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Which option a mistyped name was probably meant to be.
+
+use super::OPTIONS;
+
+/// How alike two names must be, from 0 to 1, for one to be offered for the other. One slip in a name of four letters is
+/// just enough; `socket_timeout`, which is no option, is not taken for `connect_timeout`.
+const ALIKE: f64 = 0.74;
+
+/// The known name most like this one, if any is like it at all.
+pub(super) fn nearest(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    let known = OPTIONS
+        .iter()
+        .flat_map(|rule| std::iter::once(rule.name).chain(rule.aliases.iter().copied()));
+    let ranked = known.map(|candidate| {
+        (
+            strsim::normalized_damerau_levenshtein(&name, candidate),
+            candidate,
+        )
+    });
+    ranked
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}

@@ -1,0 +1,240 @@
+//! The table itself: every option that text can set, in the order a configuration is described.
+
+use std::time::Duration;
+
+use super::read::{
+    flag, load_balance, millis, number, or_none, seconds, sslmode, store, target_session_attrs, topology_keys,
+};
+use super::{OptionRule, Set};
+use crate::config::{HostSpec, Password};
+
+const TEXT: &str = "text in UTF-8 without NUL characters";
+const POSITIVE: &str = "a duration greater than 0 and at most 100 years, such as 500ms, 30s or 5min";
+const POSITIVE_OR_NONE: &str =
+    "a duration greater than 0 and at most 100 years, such as 500ms, 30s or 5min; or none";
+const FROM_ZERO: &str = "a duration from 0 to 100 years, such as 500ms, 30s or 5min";
+const AT_LEAST_ONE: &str = "a whole number from 1 to 4294967295";
+const FLAG: &str = "true or false";
+
+/// Every option.
+pub(in crate::config) const OPTIONS: &[OptionRule] = &[
+    OptionRule {
+        name: "hosts",
+        aliases: &["host"],
+        allowed: "one host or more, separated by commas, none of them empty, not UTF-8 or with a NUL character",
+        set: Set::Text(|config, text| config.hosts = Some(text.split(',').map(HostSpec::new).collect())),
+    },
+    OptionRule {
+        name: "port",
+        aliases: &[],
+        allowed: "a port number from 1 to 65535",
+        set: Set::Plain(|config, text| store(&mut config.port, number(text).map(Some))),
+    },
+    OptionRule {
+        name: "user",
+        aliases: &["username"],
+        allowed: TEXT,
+        set: Set::Text(|config, text| config.user = Some(text.to_owned())),
+    },
+    OptionRule {
+        name: "password",
+        aliases: &[],
+        allowed: "text, or any bytes but NUL",
+        set: Set::Secret(|config, secret| config.password = Password::Secret(secret.into())),
+    },
+    OptionRule {
+        name: "database",
+        aliases: &["dbname"],
+        allowed: TEXT,
+        set: Set::Text(|config, text| config.database = Some(text.to_owned())),
+    },
+    OptionRule {
+        name: "application_name",
+        aliases: &[],
+        allowed: TEXT,
+        set: Set::Text(|config, text| text.clone_into(&mut config.application_name)),
+    },
+    OptionRule {
+        name: "options",
+        aliases: &[],
+        allowed: TEXT,
+        set: Set::Text(|config, text| config.options = Some(text.to_owned())),
+    },
+    OptionRule {
+        name: "target_session_attrs",
+        aliases: &[],
+        allowed: "any or read-write",
+        set: Set::Plain(|config, text| store(&mut config.target_session_attrs, target_session_attrs(text))),
+    },
+    OptionRule {
+        name: "statement_timeout",
+        aliases: &[],
+        allowed: "milliseconds, or a whole number with a unit such as 500ms or 30s, from 0 to 2147483647 ms; or none",
+        set: Set::Plain(|config, text| store(&mut config.statement_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "sslmode",
+        aliases: &[],
+        allowed: "disable, allow or prefer",
+        set: Set::Plain(|_, text| sslmode(text)),
+    },
+    OptionRule {
+        name: "connect_timeout",
+        aliases: &[],
+        allowed: "seconds, or a whole number with a unit such as 500ms or 30s, greater than 0 and at most 100 years",
+        set: Set::Plain(|config, text| store(&mut config.connect_timeout, seconds(text))),
+    },
+    OptionRule {
+        name: "keepalives",
+        aliases: &[],
+        allowed: FLAG,
+        set: Set::Plain(|config, text| store(&mut config.keepalives, flag(text))),
+    },
+    OptionRule {
+        name: "keepalives_idle",
+        aliases: &[],
+        allowed: "whole seconds from 1 to 32767",
+        set: Set::Plain(|config, text| store(&mut config.keepalives_idle, seconds(text))),
+    },
+    OptionRule {
+        name: "keepalives_interval",
+        aliases: &[],
+        allowed: "whole seconds from 1 to 32767",
+        set: Set::Plain(|config, text| store(&mut config.keepalives_interval, seconds(text))),
+    },
+    OptionRule {
+        name: "keepalives_count",
+        aliases: &["keepalives_retries"],
+        allowed: "a whole number from 1 to 127",
+        set: Set::Plain(|config, text| store(&mut config.keepalives_count, number(text))),
+    },
+    OptionRule {
+        name: "tcp_user_timeout",
+        aliases: &[],
+        allowed: "milliseconds, or a whole number with a unit such as 500ms or 30s, up to 2147483647 ms; 0 or none \
+                  leaves it to the operating system",
+        set: Set::Plain(|config, text| store(&mut config.tcp_user_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "load_balance",
+        aliases: &[],
+        allowed: "true, false, any, only-primary, only-rr, prefer-primary or prefer-rr",
+        set: Set::Plain(|config, text| store(&mut config.load_balance, load_balance(text))),
+    },
+    OptionRule {
+        name: "topology_keys",
+        aliases: &[],
+        allowed: "cloud.region.zone:preference, separated by commas",
+        set: Set::Plain(|config, text| {
+            config.topology_keys = topology_keys(text)?;
+            Ok(())
+        }),
+    },
+    OptionRule {
+        name: "fallback_to_topology_keys_only",
+        aliases: &[],
+        allowed: FLAG,
+        set: Set::Plain(|config, text| store(&mut config.fallback_to_topology_keys_only, flag(text))),
+    },
+    OptionRule {
+        name: "yb_servers_refresh_interval",
+        aliases: &[],
+        allowed: "whole seconds from 0 to 600",
+        set: Set::Plain(|config, text| {
+            store(
+                &mut config.yb_servers_refresh_interval,
+                number(text).map(Duration::from_secs),
+            )
+        }),
+    },
+    OptionRule {
+        name: "failed_host_reconnect_delay_secs",
+        aliases: &[],
+        allowed: "whole seconds from 0 to 60",
+        set: Set::Plain(|config, text| store(&mut config.failed_host_reconnect_delay_secs, number(text))),
+    },
+    OptionRule {
+        name: "failed_host_max_delay_secs",
+        aliases: &[],
+        allowed: "none, or whole seconds from failed_host_reconnect_delay_secs (which then must not be 0) to 100 years",
+        set: Set::Plain(|config, text| store(&mut config.failed_host_max_delay_secs, or_none(text, number))),
+    },
+    OptionRule {
+        name: "pool_size",
+        aliases: &[],
+        allowed: "a whole number from 1 to 65535",
+        set: Set::Plain(|config, text| store(&mut config.pool_size, number(text))),
+    },
+    OptionRule {
+        name: "min_idle",
+        aliases: &[],
+        allowed: "a whole number from 0 to pool_size",
+        set: Set::Plain(|config, text| store(&mut config.min_idle, number(text).map(Some))),
+    },
+    OptionRule {
+        name: "idle_timeout",
+        aliases: &[],
+        allowed: POSITIVE_OR_NONE,
+        set: Set::Plain(|config, text| store(&mut config.idle_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "max_lifetime",
+        aliases: &[],
+        allowed: POSITIVE,
+        set: Set::Plain(|config, text| store(&mut config.max_lifetime, millis(text))),
+    },
+    OptionRule {
+        name: "lifetime_jitter",
+        aliases: &[],
+        allowed: FROM_ZERO,
+        set: Set::Plain(|config, text| store(&mut config.lifetime_jitter, millis(text))),
+    },
+    OptionRule {
+        name: "rebalance_interval",
+        aliases: &[],
+        allowed: POSITIVE,
+        set: Set::Plain(|config, text| store(&mut config.rebalance_interval, millis(text))),
+    },
+    OptionRule {
+        name: "rebalance_batch",
+        aliases: &[],
+        allowed: AT_LEAST_ONE,
+        set: Set::Plain(|config, text| store(&mut config.rebalance_batch, number(text))),
+    },
+    OptionRule {
+        name: "checkout_timeout",
+        aliases: &[],
+        allowed: "a duration from 0 to 100 years, such as 500ms, 30s or 5min; or none, to wait for ever",
+        set: Set::Plain(|config, text| store(&mut config.checkout_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "max_dials",
+        aliases: &[],
+        allowed: AT_LEAST_ONE,
+        set: Set::Plain(|config, text| store(&mut config.max_dials, number(text))),
+    },
+    OptionRule {
+        name: "return_cancel_after",
+        aliases: &[],
+        allowed: FROM_ZERO,
+        set: Set::Plain(|config, text| store(&mut config.return_cancel_after, millis(text))),
+    },
+    OptionRule {
+        name: "return_timeout",
+        aliases: &[],
+        allowed: FROM_ZERO,
+        set: Set::Plain(|config, text| store(&mut config.return_timeout, millis(text))),
+    },
+    OptionRule {
+        name: "leak_threshold",
+        aliases: &[],
+        allowed: POSITIVE_OR_NONE,
+        set: Set::Plain(|config, text| store(&mut config.leak_threshold, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "record_holders",
+        aliases: &[],
+        allowed: FLAG,
+        set: Set::Plain(|config, text| store(&mut config.record_holders, flag(text))),
+    },
+];

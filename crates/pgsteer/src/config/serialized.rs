@@ -1,0 +1,272 @@
+//! Configurations in documents (feature `serde`): read with the same names, texts and rules as connection strings, and
+//! written normalised and without secrets.
+//!
+//! A document is read whole before any value is looked at, so that all unknown names are reported together.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::options::{self, OptionRule};
+use super::{Config, ConfigError, Description, HostSpec, Value, conninfo};
+
+/// The field that holds a connection string, which all other fields override.
+const URL: &str = "url";
+
+/// Reads a map of options by their names, with underscores or dashes, and judges the outcome.
+///
+/// Values are written as in a connection string, numbers and flags also as such: `"30s"`, `10`, `true`. `hosts` is one
+/// host or a list, each a text, a pair `["db1", 5433]` or a map `{"host": "db1", "port": 5433}`. `url` holds a
+/// connection string that the other fields override; write `yugabytedb://` there for YugabyteDB's defaults. A field that
+/// is null counts as left out. Unknown fields are errors.
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Document)
+    }
+}
+
+/// Writes the description: normalised, complete, the password as `redacted`. Fails if the configuration is not valid.
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.describe()
+            .map_err(serde::ser::Error::custom)?
+            .serialize(serializer)
+    }
+}
+
+impl Serialize for Description {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Value::Unset => serializer.serialize_none(),
+            Value::Text(text) => serializer.serialize_str(text),
+            Value::Number(number) => serializer.serialize_u64(*number),
+            Value::Flag(on) => serializer.serialize_bool(*on),
+            Value::Hosts(hosts) => {
+                serializer.collect_seq(hosts.iter().map(|(host, port)| Host { host, port: *port }))
+            }
+        }
+    }
+}
+
+struct Host<'a> {
+    host: &'a str,
+    port: u16,
+}
+
+impl Serialize for Host<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("host", self.host)?;
+        map.serialize_entry("port", &self.port)?;
+        map.end()
+    }
+}
+
+struct Document;
+
+impl<'de> Visitor<'de> for Document {
+    type Value = Config;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of pgsteer options")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Config, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry::<String, Node>()? {
+            fields.push(field);
+        }
+        configure(fields).map_err(A::Error::custom)
+    }
+}
+
+fn configure(fields: Vec<(String, Node)>) -> Result<Config, ConfigError> {
+    let (urls, fields): (Vec<_>, Vec<_>) = fields.into_iter().partition(|(name, _)| name == URL);
+    let rules = options::resolve(fields.iter().map(|(name, _)| name.as_str()))?;
+    let mut config = match urls.as_slice() {
+        [] | [(_, Node::Null)] => Config::new(),
+        [(_, Node::Text(url))] => conninfo::read(url)?,
+        [_] => {
+            return Err(ConfigError::InvalidUrl {
+                reason: "it is not a text".to_owned(),
+            });
+        }
+        _ => return Err(ConfigError::DuplicateOption { name: URL }),
+    };
+    if rules.iter().any(|rule| rule.name == "port") {
+        // The port overrides those in the URL; a list of hosts in this document brings its own.
+        for host in config.hosts.iter_mut().flatten() {
+            host.port = None;
+        }
+    }
+    for (rule, (_, value)) in rules.into_iter().zip(fields) {
+        match value {
+            Node::Null => {}
+            value if rule.name == "hosts" => config.hosts = Some(value.hosts(rule)?),
+            value => rule.apply(&mut config, &value.into_bytes(rule)?)?,
+        }
+    }
+    config.judge()?;
+    Ok(config)
+}
+
+/// Any value of any document.
+enum Node {
+    Null,
+    Flag(bool),
+    /// A number of any kind, as written in decimal.
+    Number(String),
+    Text(String),
+    Bytes(Vec<u8>),
+    List(Vec<Node>),
+    Map(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// The value as a connection string would give it.
+    fn into_bytes(self, rule: &OptionRule) -> Result<Vec<u8>, ConfigError> {
+        match self {
+            Node::Text(text) => Ok(text.into_bytes()),
+            Node::Bytes(bytes) => Ok(bytes),
+            Node::Flag(_) | Node::Number(_) if !rule.is_text() => Ok(self.shown().into_bytes()),
+            _ => Err(rule.invalid(self.shown().as_bytes())),
+        }
+    }
+
+    fn hosts(self, rule: &OptionRule) -> Result<Vec<HostSpec>, ConfigError> {
+        match self {
+            Node::Text(text) => Ok(text.split(',').map(HostSpec::new).collect()),
+            Node::List(hosts) => hosts.into_iter().map(|host| host.host(rule)).collect(),
+            single => Ok(vec![single.host(rule)?]),
+        }
+    }
+
+    fn host(self, rule: &OptionRule) -> Result<HostSpec, ConfigError> {
+        let parts = match &self {
+            Node::Text(name) => Some((name, None)),
+            Node::List(pair) => match pair.as_slice() {
+                [Node::Text(name), port] => Some((name, Some(port))),
+                _ => None,
+            },
+            Node::Map(fields) => match fields.as_slice() {
+                [(host, Node::Text(name))] if host == "host" => Some((name, None)),
+                [(host, Node::Text(name)), (key, port)] if host == "host" && key == "port" => {
+                    Some((name, Some(port)))
+                }
+                [(key, port), (host, Node::Text(name))] if host == "host" && key == "port" => {
+                    Some((name, Some(port)))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        match parts {
+            Some((name, None | Some(Node::Null))) => Ok(HostSpec::new(name)),
+            Some((name, Some(Node::Number(port)))) if port.parse::<u16>().is_ok() => {
+                Ok(HostSpec::new(name).port(port.parse().unwrap_or_default()))
+            }
+            _ => Err(rule.invalid(self.shown().as_bytes())),
+        }
+    }
+
+    /// The value in words, for errors.
+    fn shown(&self) -> String {
+        match self {
+            Node::Null => "null".to_owned(),
+            Node::Flag(on) => on.to_string(),
+            Node::Number(text) | Node::Text(text) => text.clone(),
+            Node::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Node::List(nodes) => {
+                let nodes: Vec<String> = nodes.iter().map(Node::shown).collect();
+                format!("[{}]", nodes.join(", "))
+            }
+            Node::Map(fields) => {
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, node)| format!("{name}: {}", node.shown()))
+                    .collect();
+                format!("{{{}}}", fields.join(", "))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value of an option")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E: Error>(self, on: bool) -> Result<Node, E> {
+        Ok(Node::Flag(on))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Node, E> {
+        Ok(Node::Number(number.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Node, E> {
+        // With a point even for whole numbers, which an option that counts must not take.
+        Ok(Node::Number(format!("{number:?}")))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Node, E> {
+        Ok(Node::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: Error>(self, text: String) -> Result<Node, E> {
+        Ok(Node::Text(text))
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Node, E> {
+        Ok(Node::Bytes(bytes.to_vec()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Node::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(Node::Map(fields))
+    }
+}
