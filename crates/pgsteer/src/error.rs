@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::Refused;
+use pgsteer_core::hosts::{FailureKind, Refused};
 
 use crate::config::ConfigError;
 
@@ -20,10 +20,10 @@ pub enum Error {
     #[error("{0}")]
     CheckoutTimeout(Box<Exhausted>),
     /// Nothing could be connected to; every host tried is listed with its state and reason.
-    #[error("{0}")]
+    #[error("no host could be connected to: {0}")]
     Connect(Box<ConnectFailed>),
     /// Every host refused the login: it is the credentials or the database name, not a host.
-    #[error("{0}")]
+    #[error("every host refused the login; check user, password and database: {0}")]
     Login(Box<ConnectFailed>),
     /// The load-balance mode allows no server that is up.
     #[error("no node available: {}", refused_text(*.0))]
@@ -35,15 +35,49 @@ pub enum Error {
     #[error("the pool is closed")]
     Closed,
     /// The driver's own error; SQL errors arrive here untouched.
-    #[error("{}", .0)]
-    Postgres(Arc<tokio_postgres::Error>),
+    #[error("{0}")]
+    Postgres(#[source] Arc<tokio_postgres::Error>),
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Error::Postgres(Arc::new(error))
+    }
+}
+
+impl Error {
+    /// The SQLSTATE, where a server gave one: of the statement that failed, or of the last host that refused.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Error::Postgres(error) => error.code().map(tokio_postgres::error::SqlState::code),
+            other => other.hosts_tried().iter().rev().find_map(|tried| tried.code.as_deref()),
+        }
+    }
+
+    /// The hosts this error is about, in the order they were tried; empty where it is about none.
+    pub fn hosts_tried(&self) -> &[HostTried] {
+        match self {
+            Error::Connect(failed) | Error::Login(failed) => &failed.tried,
+            Error::CheckoutTimeout(exhausted) => &exhausted.failures,
+            _ => &[],
+        }
+    }
+}
+
+/// What a host's failure is called in errors.
+pub(crate) fn failure_in_words(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Down => "down",
+        FailureKind::ReadOnly => "is read-only",
+        _ => "rejected the connection",
+    }
 }
 
 fn refused_text(refused: Refused) -> &'static str {
     match refused {
         Refused::Primary => "no primary node is up (load_balance only_primary)",
         Refused::ReadReplica => "no read replica is up (load_balance only_rr)",
-        Refused::Cluster => "no server of the listed topology_keys is up (fallback_to_topology_keys_only)",
+        _ => "no server of the listed topology_keys is up (fallback_to_topology_keys_only)",
     }
 }
 
@@ -101,4 +135,39 @@ impl fmt::Display for HostTried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: {}", self.host, self.state, self.reason)
     }
+}
+
+impl fmt::Display for ConnectFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hosts(f, &self.tried, "after")
+    }
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no connection within {:?}: of {} there are {} idle, {} leased, {} opening, {} settling; {} callers wait",
+            self.waited, self.size, self.idle, self.leased, self.opening, self.settling, self.waiting
+        )?;
+        if let Some(age) = self.oldest_holder {
+            write!(f, "; the oldest checkout has been out for {age:?}")?;
+        }
+        if let Some(place) = &self.oldest_holder_at {
+            write!(f, ", taken at {place}")?;
+        }
+        if !self.failures.is_empty() {
+            write!(f, "; last connect failures: ")?;
+            write_hosts(f, &self.failures, "age")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_hosts(f: &mut fmt::Formatter<'_>, hosts: &[HostTried], when: &str) -> fmt::Result {
+    for (place, tried) in hosts.iter().enumerate() {
+        let separator = if place == 0 { "" } else { "; " };
+        write!(f, "{separator}{tried} ({when} {:?})", tried.age)?;
+    }
+    Ok(())
 }

@@ -5,9 +5,11 @@
 //! ordinary [`tokio_postgres`] clients.
 
 pub mod config;
+#[cfg(any())]
 mod dial;
 mod error;
 pub mod world;
 
+pub use config::Config;
 pub use error::{ConnectFailed, Error, Exhausted, HostTried};
 pub use tokio_postgres;

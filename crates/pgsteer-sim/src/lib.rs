@@ -1,0 +1,1 @@
+//! A simulated cluster of servers that speak the PostgreSQL protocol.

@@ -1,0 +1,53 @@
+//! A connection opened through a [`Cluster`](super::Cluster): the caller's own, but counted until its socket is gone.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use pgsteer_core::host::HostKey;
+use tokio_postgres::Client;
+
+use super::Opened;
+
+/// An ordinary [`tokio_postgres::Client`] that counts as its cluster's load on its host until its socket is gone.
+pub struct ClusterConnection {
+    client: Client,
+    host: HostKey,
+}
+
+impl ClusterConnection {
+    /// Starts the connection's driver in the background.
+    pub(super) fn new(opened: Opened) -> Self {
+        let Opened { key, dialled, counted } = opened;
+        let client = dialled.run_detached(counted);
+        ClusterConnection { client, host: key }
+    }
+
+    /// The host it is on.
+    pub fn host(connection: &Self) -> &HostKey {
+        &connection.host
+    }
+
+    /// The client itself. The connection goes on being counted until its socket is gone.
+    pub fn into_client(connection: Self) -> Client {
+        connection.client
+    }
+}
+
+impl Deref for ClusterConnection {
+    type Target = Client;
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for ClusterConnection {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+}
+
+impl fmt::Debug for ClusterConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterConnection").field("host", &self.host).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! The cluster shell: carries out what the pure `ClusterState` decides (discoveries, probes, timers) and
+//! gives it what happened. The state sits behind a plain lock that is never held across an await, so a pick or a
+//! snapshot answers at once even while connects hang.
+
+mod connection;
+mod refresh;
+mod reservation;
+mod search;
+mod shared;
+
+use std::fmt;
+use std::sync::Arc;
+
+use pgsteer_core::hosts::Snapshot;
+
+pub use connection::ClusterConnection;
+pub(crate) use reservation::Counted;
+pub(crate) use search::{Opened, SearchError};
+pub(crate) use shared::Shared;
+
+use crate::config::Config;
+use crate::dial::Purpose;
+use crate::error::Error;
+use crate::world::World;
+
+/// Placement and failover without a pool, for code that manages its own connections.
+///
+/// A cluster discovers its servers, keeps count of the connections opened through it, leaves failed hosts out and
+/// probes them at each refresh. It stops when the last clone is dropped; connections opened through it live on.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), pgsteer::Error> {
+/// let config = "postgresql://app@yb-1:5433,yb-2:5433/app?load_balance=any".parse::<pgsteer::Config>()?;
+/// let cluster = pgsteer::Cluster::start(config)?;
+/// let connection = cluster.connect().await?;
+/// let row = connection.query_one("SELECT 1", &[]).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    handle: Arc<Handle>,
+}
+
+/// Stops the cluster's background work when the last [`Cluster`] goes.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl Cluster {
+    /// Starts a cluster on the real network: the first discovery begins at once, in the background.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when an option is bad.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        Self::start_in(config, World::real())
+    }
+
+    /// As [`start`](Self::start), with name resolution, dialling and randomness given by the caller.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when an option is bad.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
+        let settings = Arc::new(config.settings()?);
+        Ok(Self::from_shared(Shared::start(settings, world)))
+    }
+
+    pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
+        Cluster { handle: Arc::new(Handle { shared }) }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Opens a connection where the load-balance mode, the topology keys and the failures known say. Waits for the
+    /// first discovery to end, either way, then tries each suitable host once, each within `connect_timeout`.
+    ///
+    /// The connection is counted as this cluster's load on its host until its socket is gone.
+    ///
+    /// # Errors
+    /// [`Error::NoNode`] when the mode refuses; [`Error::Login`] when every host that answered refused the login;
+    /// [`Error::Connect`] with every host tried, its state and reason; [`Error::Closed`] after [`stop`](Self::stop).
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the attempt under way and marks no host.
+    pub async fn connect(&self) -> Result<ClusterConnection, Error> {
+        let opened = self.shared().open(&[], Purpose::Cluster).await?;
+        Ok(ClusterConnection::new(opened))
+    }
+
+    /// Waits until the first discovery has ended, successfully or not. Returns at once with `load_balance` off.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the cluster is stopped meanwhile.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn ready(&self) -> Result<(), Error> {
+        self.shared().wait_ready().await.map_err(Error::from)
+    }
+
+    /// What is known now: servers, placement, allowed hosts, counts, failures. Never waits for the network.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared().snapshot()
+    }
+
+    /// Starts a refresh now: probes of the failed hosts that are due, and a discovery unless one is running. Returns
+    /// at once; the result shows in [`snapshot`](Self::snapshot).
+    pub fn refresh(&self) {
+        self.shared().refresh();
+    }
+
+    /// Stops all background work at once. Connections stay open; later [`connect`](Self::connect)s fail.
+    pub fn stop(&self) {
+        self.shared().stop();
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("snapshot", &self.snapshot()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! A pick's reservation and an open connection's count, as values that cannot be forgotten: dropping either tells
+//! the cluster.
+
+use std::sync::Arc;
+
+use pgsteer_core::host::HostKey;
+use pgsteer_core::hosts::FailureKind;
+
+use super::Shared;
+
+/// The right to dial one host once. Dropped unreported, it is cancelled and the host is left unmarked.
+#[must_use]
+pub(crate) struct Reservation {
+    shared: Arc<Shared>,
+    key: HostKey,
+    settled: bool,
+}
+
+impl Reservation {
+    pub(super) fn new(shared: Arc<Shared>, key: HostKey) -> Self {
+        Reservation { shared, key, settled: false }
+    }
+
+    pub(crate) fn key(&self) -> &HostKey {
+        &self.key
+    }
+
+    /// The host has been connected to: it counts from now until the [`Counted`] is dropped.
+    pub(crate) fn opened(mut self) -> Counted {
+        self.settled = true;
+        self.shared.with_state(|state, now| state.opened(&self.key, now));
+        Counted { shared: self.shared.clone(), key: self.key.clone() }
+    }
+
+    /// The connect failed in a way that says something about the host.
+    pub(crate) fn failed(mut self, kind: FailureKind, reason: &str) {
+        self.settled = true;
+        self.shared.with_state(|state, now| state.open_failed(&self.key, kind, reason, now));
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.shared.with_state(|state, _| state.cancelled(&self.key));
+        }
+    }
+}
+
+/// One open connection in the cluster's counts, until dropped. The connection's driver holds it, so that the count
+/// falls when the socket is gone and not before.
+#[must_use]
+pub(crate) struct Counted {
+    shared: Arc<Shared>,
+    key: HostKey,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.shared.with_state(|state, _| state.closed(&self.key));
+    }
+}

@@ -1,0 +1,201 @@
+//! What all users of one cluster share: the state behind its lock, the dialler, and the background tasks that the
+//! state's actions start. Every change goes through `with_state`, which carries the actions out afterwards.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use super::search::SearchError;
+use crate::config::Settings;
+use crate::dial::Dialler;
+use crate::world::World;
+
+/// Quiet time after which a host's run of failures is over, for the log.
+const LOG_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// One cluster, shared by its handles, its background tasks and the connections opened through it.
+pub(crate) struct Shared {
+    state: Mutex<ClusterState>,
+    pub(super) dialler: Dialler,
+    world: World,
+    runtime: Handle,
+    /// Tells the timer task that the next timer may have changed.
+    timer_moved: Notify,
+    ready: watch::Sender<bool>,
+    stopped: watch::Sender<bool>,
+    tasks: Mutex<Tasks>,
+    /// For the tasks started from `&self`.
+    this: Weak<Shared>,
+}
+
+/// The background work under way, so that stopping the cluster ends it.
+#[derive(Default)]
+struct Tasks {
+    timer: Option<AbortHandle>,
+    discovery: Option<AbortHandle>,
+    probes: HashMap<u64, AbortHandle>,
+}
+
+impl Shared {
+    /// Starts the cluster's timer task and whatever the fresh state asks for.
+    pub(crate) fn start(settings: Arc<Settings>, world: World) -> Arc<Self> {
+        let options = ClusterOptions {
+            load_balance: settings.load_balance,
+            topology_keys: settings.topology_keys.clone(),
+            fallback_only: settings.fallback_to_topology_keys_only,
+            refresh_interval: settings.refresh_interval,
+            failed_host_delay: settings.failed_host_delay,
+            failed_host_max_delay: settings.failed_host_max_delay,
+            connect_timeout: settings.connect_timeout,
+            log_window: LOG_WINDOW,
+        };
+        let state = ClusterState::new(options, settings.hosts.clone(), now());
+        let shared = Arc::new_cyclic(|this| Shared {
+            state: Mutex::new(state),
+            dialler: Dialler::new(settings.clone(), world.clone()),
+            world,
+            runtime: Handle::current(),
+            timer_moved: Notify::new(),
+            ready: watch::Sender::new(false),
+            stopped: watch::Sender::new(false),
+            tasks: Mutex::default(),
+            this: this.clone(),
+        });
+        let timer = shared.runtime.spawn(run_timers(Arc::downgrade(&shared)));
+        shared.tasks().timer = Some(timer.abort_handle());
+        shared.with_state(|_, _| ());
+        shared
+    }
+
+    /// Runs `change` on the state, then carries out what the state asks for. The lock is held for `change` only.
+    pub(super) fn with_state<R>(&self, change: impl FnOnce(&mut ClusterState, Instant) -> R) -> R {
+        let now = now();
+        let (result, actions, moved) = {
+            let mut state = self.state();
+            let before = state.next_timer();
+            let result = change(&mut state, now);
+            (result, state.take_actions(), state.next_timer() != before)
+        };
+        if moved {
+            self.timer_moved.notify_one();
+        }
+        for action in actions {
+            self.carry_out(action);
+        }
+        result
+    }
+
+    fn carry_out(&self, action: Action) {
+        match action {
+            Action::Log(event) => super::refresh::log(&event),
+            Action::Ready => {
+                self.ready.send_replace(true);
+            }
+            Action::StartDiscovery { targets, limit } => {
+                if let Some(shared) = self.running() {
+                    let task = self.runtime.spawn(super::refresh::discover(shared, targets, limit));
+                    self.tasks().discovery = Some(task.abort_handle());
+                }
+            }
+            Action::StartProbe { key, id, limit } => {
+                if let Some(shared) = self.running() {
+                    let task = self.runtime.spawn(super::refresh::probe(shared, key, id, limit));
+                    self.tasks().probes.insert(id, task.abort_handle());
+                }
+            }
+            Action::StopProbe { id, .. } => self.forget_probe(id),
+        }
+    }
+
+    /// This cluster, unless it has been stopped: then nothing new is started.
+    fn running(&self) -> Option<Arc<Shared>> {
+        self.this.upgrade().filter(|_| !self.is_stopped())
+    }
+
+    /// Ends the probe if it still runs; the entry goes either way.
+    pub(super) fn forget_probe(&self, id: u64) {
+        if let Some(probe) = self.tasks().probes.remove(&id) {
+            probe.abort();
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.state().snapshot()
+    }
+
+    pub(crate) fn refresh(&self) {
+        self.with_state(|state, now| state.refresh(now));
+    }
+
+    /// One random draw from the world.
+    pub(crate) fn draw(&self) -> u64 {
+        self.world.draw()
+    }
+
+    /// Returns once the first discovery has ended.
+    pub(crate) async fn wait_ready(&self) -> Result<(), SearchError> {
+        let mut ready = self.ready.subscribe();
+        let mut stopped = self.stopped.subscribe();
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => Err(SearchError::Stopped),
+            _ = ready.wait_for(|ready| *ready) => Ok(()),
+        }
+    }
+
+    /// Returns once the cluster has been stopped.
+    pub(super) async fn wait_stopped(&self) {
+        // The sender lives in `self`, so this ends only by the value.
+        let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+
+    /// Ends all background work at once.
+    pub(crate) fn stop(&self) {
+        self.stopped.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks());
+        for task in tasks.timer.into_iter().chain(tasks.discovery).chain(tasks.probes.into_values()) {
+            task.abort();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ClusterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clock of everything here: tokio's, so that paused time drives it.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Sleeps until the state's next timer, again and again.
+async fn run_timers(shared: Weak<Shared>) {
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        let next = strong.state().next_timer();
+        let moved = strong.timer_moved.notified();
+        match next {
+            Some(at) => {
+                tokio::select! {
+                    () = moved => continue,
+                    () = tokio::time::sleep_until(at.into()) => {}
+                }
+                strong.with_state(|state, now| state.on_timer(now));
+            }
+            None => moved.await,
+        }
+    }
+}

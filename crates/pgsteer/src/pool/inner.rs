@@ -1,0 +1,310 @@
+//! What a pool's handles, guards, openers, drivers and keeper share. Nothing here waits: a slot that needs work is
+//! passed to the keeper by message.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pgsteer_core::pool::planner::{Planner, PoolView};
+use pgsteer_core::pool::{self, GivenBack, Lease, Session, Slots};
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::holders::Holders;
+use super::status::{Status, Totals};
+use super::tenant::Tenant;
+use crate::cluster::{Cluster, SearchError};
+use crate::config::Settings;
+use crate::dial::{DriverHandle, EndReason};
+use crate::error::{Error, Exhausted, HostTried, failure_in_words};
+
+/// What the keeper is told.
+pub(super) enum Message {
+    /// An opener has a connection for its slot; its driver starts next.
+    Opened { slot: u32, epoch: u64, tenant: Box<Tenant>, driver: DriverHandle },
+    /// An opener found no connection.
+    OpenFailed { slot: u32, epoch: u64, error: SearchError },
+    /// An opener ended without a word.
+    OpenVanished { slot: u32, epoch: u64 },
+    /// The slot came back and is not fit for the next caller: dirty, closed, retired or discarded.
+    Returned { lease: Lease, discarded: bool },
+    /// The holder took the connection out for good; the slot is empty.
+    Detached { lease: Lease },
+    /// The slot was given back busy; its driver releases it when all is answered.
+    Parked { slot: u32 },
+    /// A background rollback or cancel has ended; the tenant comes back.
+    Settled { slot: u32, epoch: u64, tenant: Box<Tenant>, outcome: Settlement },
+    /// A connection's socket is gone. With a lease, the slot was parked and is the keeper's now.
+    Ended { slot: u32, epoch: u64, reason: EndReason, lease: Option<Lease> },
+    /// Every connection is to be replaced.
+    RetireAll,
+    /// Look at where the connections are now.
+    Rebalance,
+    /// The pool ends.
+    Shutdown,
+    /// Whatever is still open is cut.
+    Cut,
+}
+
+/// How a background rollback or cancel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settlement {
+    /// All is answered and no transaction is open.
+    Clean,
+    /// All is answered, and a transaction is open.
+    InTransaction,
+    /// It did not come to an end.
+    Failed,
+}
+
+pub(super) struct Inner {
+    pub(super) slots: Slots<Tenant, Error>,
+    pub(super) sheets: Box<[Sheet]>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) cluster: Cluster,
+    pub(super) planner: Mutex<Planner>,
+    pub(super) holders: Holders,
+    pub(super) counters: Counters,
+    /// The newest failed search, for the error of a checkout that runs out of time.
+    pub(super) last_failure: Mutex<Option<(Instant, Error)>>,
+    pub(super) keeper: mpsc::UnboundedSender<Message>,
+    /// Rouses the keeper: a waiter with an earlier deadline came, or one that may make the pool grow.
+    pub(super) nudge: Arc<Notify>,
+    /// Whether a waiting caller may make the pool grow.
+    pub(super) elastic: bool,
+    /// How many connections are open: idle, leased or settling.
+    pub(super) live: watch::Sender<u32>,
+    /// Set when the last connection is gone after a shutdown.
+    pub(super) drained: watch::Sender<bool>,
+}
+
+/// The counters behind [`Totals`].
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) opened: AtomicU64,
+    pub(super) open_failures: AtomicU64,
+    pub(super) lost: AtomicU64,
+    pub(super) expired: AtomicU64,
+    pub(super) moved: AtomicU64,
+    pub(super) rolled_back: AtomicU64,
+    pub(super) cancelled: AtomicU64,
+    pub(super) cut: AtomicU64,
+    pub(super) timeouts: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Totals {
+            opened: read(&self.opened),
+            open_failures: read(&self.open_failures),
+            lost: read(&self.lost),
+            expired: read(&self.expired),
+            moved: read(&self.moved),
+            rolled_back: read(&self.rolled_back),
+            cancelled: read(&self.cancelled),
+            cut: read(&self.cut),
+            timeouts: read(&self.timeouts),
+        }
+    }
+}
+
+/// What is known of a slot without owning it.
+#[derive(Default)]
+pub(super) struct Sheet {
+    /// The session of the slot's connection, while it has one.
+    session: Mutex<Option<Arc<Session>>>,
+    /// Whether the keeper owns the slot.
+    pub(super) keeper_has: AtomicBool,
+}
+
+impl Sheet {
+    /// A sheet of a slot that the keeper owns and that has no connection.
+    pub(super) fn empty() -> Self {
+        Sheet { session: Mutex::new(None), keeper_has: AtomicBool::new(true) }
+    }
+
+    pub(super) fn session(&self) -> Option<Arc<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_session(&self, session: Option<Arc<Session>>) {
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = session;
+    }
+}
+
+/// The slots' way to the keeper: on whatever thread, by message.
+pub(super) struct ToKeeper {
+    pub(super) messages: mpsc::UnboundedSender<Message>,
+    pub(super) nudge: Arc<Notify>,
+}
+
+impl pool::Keeper for ToKeeper {
+    fn receive(&self, lease: Lease) {
+        let _ = self.messages.send(Message::Returned { lease, discarded: false });
+    }
+
+    fn due(&self, _at: Instant) {
+        self.nudge.notify_one();
+    }
+}
+
+impl Inner {
+    pub(super) fn sheet(&self, slot: u32) -> &Sheet {
+        &self.sheets[slot as usize]
+    }
+
+    pub(super) fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, Error)>> {
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let stats = self.planner().stats(self);
+        Status {
+            size: stats.size as u32,
+            idle: stats.idle as u32,
+            leased: stats.leased as u32,
+            draining: stats.draining as u32,
+            opening: stats.opening as u32,
+            settling: stats.settling as u32,
+            closing: stats.closing as u32,
+            waiting: stats.waiting as u32,
+            by_host: stats.by_host.into_iter().map(|(host, count)| (host, count as u32)).collect(),
+            holders: self.holders.held(super::now(), |slot| self.leased_uses(slot)),
+            totals: self.counters.totals(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn tenant(&self, lease: &Lease) -> &Tenant {
+        self.slots.get(lease)
+    }
+
+    pub(super) fn tell_keeper(&self, message: Message) {
+        // The keeper outlives every lease; without it the runtime is gone, and with it every connection.
+        let _ = self.keeper.send(message);
+    }
+
+    /// A holder's return, in plain code.
+    #[inline]
+    pub(super) fn give_back(&self, lease: Lease) {
+        if std::thread::panicking() {
+            return self.discard(lease);
+        }
+        let slot = lease.index();
+        match self.slots.give_back(lease) {
+            GivenBack::Released => {}
+            GivenBack::Parked => self.tell_keeper(Message::Parked { slot }),
+            GivenBack::Unfit(lease) => self.unfit(lease),
+        }
+    }
+
+    /// Takes the connection out of its slot for good. Its driver no longer reports to the pool.
+    pub(super) fn detach(&self, mut lease: Lease) -> Option<tokio_postgres::Client> {
+        let tenant = self.slots.take(&mut lease)?;
+        self.tell_keeper(Message::Detached { lease });
+        Some(tenant.client)
+    }
+
+    #[cold]
+    pub(super) fn discard(&self, lease: Lease) {
+        self.tell_keeper(Message::Returned { lease, discarded: true });
+    }
+
+    #[cold]
+    pub(super) fn unfit(&self, lease: Lease) {
+        self.tell_keeper(Message::Returned { lease, discarded: false });
+    }
+
+    /// A caller has joined the queue.
+    pub(super) fn began_to_wait(&self, now: Instant) {
+        self.holders.look_soon(now, |slot| self.leased_uses(slot));
+        if self.elastic {
+            self.nudge.notify_one();
+        }
+    }
+
+    /// The use counter of a slot that somebody holds.
+    pub(super) fn leased_uses(&self, slot: u32) -> Option<u64> {
+        let sheet = self.sheet(slot);
+        let held = !sheet.keeper_has.load(Ordering::Acquire)
+            && !self.slots.is_idle(slot)
+            && sheet.session().is_some_and(|session| !session.is_parked());
+        held.then(|| u64::from(self.slots.uses(slot)))
+    }
+
+    pub(super) fn planner(&self) -> MutexGuard<'_, Planner> {
+        self.planner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error of a checkout that ran out of time: who holds what, and what the last connects failed with.
+    #[cold]
+    pub(super) fn exhausted(&self, waited: Duration) -> Error {
+        Counters::add(&self.counters.timeouts);
+        let now = super::now();
+        let stats = self.planner().stats(self);
+        let oldest = self.holders.held(now, |slot| self.leased_uses(slot)).into_iter().next();
+        Error::CheckoutTimeout(Box::new(Exhausted {
+            waited,
+            size: stats.size as u32,
+            idle: stats.idle as u32,
+            leased: stats.leased as u32,
+            opening: stats.opening as u32,
+            settling: (stats.settling + stats.closing) as u32,
+            waiting: stats.waiting as u32 + 1,
+            oldest_holder: oldest.as_ref().map(|holder| holder.age),
+            oldest_holder_at: oldest.and_then(|holder| holder.at).map(ToString::to_string),
+            failures: self.known_failures(now),
+        }))
+    }
+
+    /// The newest connect failure per host: what the cluster remembers, and what the last failed search met.
+    fn known_failures(&self, now: Instant) -> Vec<HostTried> {
+        let snapshot = self.cluster.snapshot();
+        let mut failures: Vec<HostTried> = snapshot
+            .failures
+            .iter()
+            .map(|(host, failure)| HostTried {
+                host: host.clone(),
+                state: failure_in_words(failure.kind),
+                reason: failure.reason.clone(),
+                code: None,
+                age: now.saturating_duration_since(failure.at),
+            })
+            .collect();
+        if let Some((at, error)) = &*self.last_failure() {
+            for tried in error.hosts_tried() {
+                if !failures.iter().any(|known| known.host == tried.host) {
+                    let age = now.saturating_duration_since(*at);
+                    failures.push(HostTried { age, ..tried.clone() });
+                }
+            }
+        }
+        failures
+    }
+}
+
+impl PoolView for Inner {
+    fn is_idle(&self, slot: u32) -> bool {
+        self.slots.is_idle(slot)
+    }
+
+    fn is_parked(&self, slot: u32) -> bool {
+        self.sheet(slot).session().is_some_and(|session| session.is_parked())
+    }
+
+    fn uses(&self, slot: u32) -> u64 {
+        u64::from(self.slots.uses(slot))
+    }
+
+    fn waiting(&self) -> usize {
+        self.slots.waiting()
+    }
+
+    fn idle(&self) -> usize {
+        self.slots.idle()
+    }
+}

@@ -1,0 +1,277 @@
+//! The pool: guards, checkout, the keeper task and what people see of it. Decisions are the planner's in
+//! `pgsteer-core`; this carries them out.
+
+mod checkout;
+mod guard;
+mod holders;
+mod inner;
+mod keeper;
+mod opener;
+mod query;
+mod settle;
+mod status;
+mod tenant;
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pgsteer_core::pool::Slots;
+use pgsteer_core::pool::planner::{Planner, PlannerOptions};
+use tokio::sync::{Notify, mpsc, watch};
+
+pub use checkout::{Get, GetRef};
+pub use guard::{Conn, ConnRef, TransactionStatus};
+pub use holders::Holder;
+pub use status::{Closed, Status, Totals};
+
+use crate::cluster::{Cluster, Shared, now};
+use crate::config::{Config, Settings};
+use crate::error::Error;
+use crate::world::World;
+use holders::Holders;
+use inner::{Counters, Inner, Message, Sheet, ToKeeper};
+
+/// How long filling rests after a failed open.
+const REFILL_DELAY: Duration = Duration::from_secs(1);
+/// The longest rest while logins are refused.
+const LOGIN_BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// A pool of connections spread over a cluster. Cheap to clone; made once and passed around.
+///
+/// It opens its connections in the background, keeps them spread over the servers that the configuration prefers,
+/// replaces those that die, and never sends a query of its own on an idle connection. When the last clone is dropped
+/// the pool ends as with [`close`](Pool::close), without waiting.
+#[derive(Clone)]
+pub struct Pool {
+    handle: Arc<Handle>,
+}
+
+/// Ends the pool when the last [`Pool`] goes.
+struct Handle {
+    inner: Arc<Inner>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inner.slots.close();
+        self.inner.tell_keeper(Message::Shutdown);
+    }
+}
+
+impl Pool {
+    /// Starts a pool from a connection string and waits until its first connection is open.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a bad string; [`Error::Login`], [`Error::Connect`] or [`Error::NoNode`] as soon as an open
+    /// has failed and nothing else can come; [`Error::CheckoutTimeout`] after the configured `checkout_timeout`.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the pool.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let pool = Self::start(url.parse::<Config>()?)?;
+        drop(pool.get().await?);
+        Ok(pool)
+    }
+
+    /// Starts a pool. Returns at once; connections open in the background.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when an option is bad.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        Self::start_in(config, World::real())
+    }
+
+    /// As [`start`](Self::start), with name resolution, dialling and randomness given by the caller.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when an option is bad.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
+        let settings = Arc::new(config.settings()?);
+        let cluster = Cluster::from_shared(Shared::start(settings.clone(), world));
+        let (keeper, messages) = mpsc::unbounded_channel();
+        let nudge = Arc::new(Notify::new());
+        let to_keeper = ToKeeper { messages: keeper.clone(), nudge: nudge.clone() };
+        let (slots, leases) = Slots::new(settings.pool_size, Box::new(to_keeper));
+        let inner = Arc::new(Inner {
+            slots,
+            sheets: (0..settings.pool_size).map(|_| Sheet::empty()).collect(),
+            planner: Mutex::new(Planner::new(planner_options(&settings))),
+            holders: Holders::new(settings.pool_size, settings.record_holders),
+            counters: Counters::default(),
+            last_failure: Mutex::new(None),
+            keeper,
+            nudge,
+            elastic: settings.min_idle < settings.pool_size,
+            live: watch::Sender::new(0),
+            drained: watch::Sender::new(false),
+            cluster,
+            settings,
+        });
+        tokio::spawn(keeper::Keeper::new(inner.clone(), messages, leases).run());
+        Ok(Pool { handle: Arc::new(Handle { inner }) })
+    }
+
+    #[inline]
+    fn inner(&self) -> &Arc<Inner> {
+        &self.handle.inner
+    }
+
+    /// Checks a connection out, waiting up to the configured `checkout_timeout` (5 s unless set). Callers are served
+    /// strictly first come, first served.
+    ///
+    /// # Errors
+    /// [`Error::CheckoutTimeout`]; [`Error::Closed`]; and, when nothing can come because an open has failed and no
+    /// connection is open or opening, that open's error at once.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue; a connection granted in that instant goes to the next caller. Connects
+    /// are never a caller's, so none is wasted.
+    #[inline]
+    #[track_caller]
+    pub fn get(&self) -> Get<'_> {
+        Get::new(self.inner(), self.inner().settings.checkout_timeout, Location::caller())
+    }
+
+    /// As [`get`](Self::get), with a limit of its own; `None` waits for ever.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// As [`get`](Self::get).
+    #[inline]
+    #[track_caller]
+    pub fn get_timeout(&self, limit: impl Into<Option<Duration>>) -> Get<'_> {
+        Get::new(self.inner(), limit.into(), Location::caller())
+    }
+
+    /// As [`get`](Self::get), with a guard that borrows the pool.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    ///
+    /// # Cancel safety
+    /// As [`get`](Self::get).
+    #[inline]
+    #[track_caller]
+    pub fn get_ref(&self) -> GetRef<'_> {
+        GetRef::new(self.inner(), self.inner().settings.checkout_timeout, Location::caller())
+    }
+
+    /// Checks a connection out if one is idle and nobody waits. Never waits.
+    #[track_caller]
+    pub fn try_get(&self) -> Option<Conn> {
+        let lease = self.inner().try_take()?;
+        self.inner().holders.taken(lease.index(), Location::caller());
+        Some(Conn::new(self.inner().clone(), lease))
+    }
+
+    /// What the pool looks like now.
+    pub fn status(&self) -> Status {
+        self.inner().status()
+    }
+
+    /// The cluster behind the pool: its snapshot, and refreshes on demand.
+    pub fn cluster(&self) -> &Cluster {
+        &self.inner().cluster
+    }
+
+    /// Waits until at least `n` connections are open (idle or leased), for `deadline` at most. More than `pool_size`
+    /// counts as `pool_size`.
+    ///
+    /// # Errors
+    /// [`Error::CheckoutTimeout`] at the deadline, with what the last connects failed with; [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn ready(&self, n: u32, deadline: Duration) -> Result<(), Error> {
+        let n = n.min(self.inner().settings.pool_size);
+        let started = now();
+        let mut live = self.inner().live.subscribe();
+        let mut drained = self.inner().drained.subscribe();
+        tokio::select! {
+            biased;
+            _ = drained.wait_for(|drained| *drained) => Err(Error::Closed),
+            _ = live.wait_for(|live| *live >= n) => Ok(()),
+            () = tokio::time::sleep(deadline) => {
+                Err(self.inner().exhausted(now().saturating_duration_since(started)))
+            }
+        }
+    }
+
+    /// Replaces every connection: idle ones are closed now, leased ones when they come back. Returns at once.
+    pub fn retire_all(&self) {
+        self.inner().tell_keeper(Message::RetireAll);
+    }
+
+    /// Looks now, instead of at the next `rebalance_interval`, at where the connections are, and moves at most a
+    /// batch. Returns at once.
+    pub fn rebalance(&self) {
+        self.inner().tell_keeper(Message::Rebalance);
+    }
+
+    /// Ends the pool: waiting and later checkouts fail with [`Error::Closed`], idle connections are closed, leased
+    /// ones when they come back. Waits until every socket is gone, for `deadline` at most; then what is left is cut.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the pool ending by itself, without the cut.
+    pub async fn close(&self, deadline: Duration) -> Closed {
+        let started = now();
+        self.inner().slots.close();
+        self.inner().tell_keeper(Message::Shutdown);
+        let mut drained = self.inner().drained.subscribe();
+        let in_time = tokio::time::timeout(deadline, drained.wait_for(|drained| *drained)).await;
+        let still_out = match in_time {
+            Ok(_) => 0,
+            Err(_) => {
+                let still_out = self.inner().planner().stats(&**self.inner()).leased as u32;
+                self.inner().tell_keeper(Message::Cut);
+                still_out
+            }
+        };
+        Closed { still_out, took: now().saturating_duration_since(started) }
+    }
+
+    /// Whether the pool has been closed.
+    pub fn is_closed(&self) -> bool {
+        self.inner().slots.is_closed()
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("settings", &self.inner().settings)
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+fn planner_options(settings: &Settings) -> PlannerOptions {
+    PlannerOptions {
+        size: settings.pool_size,
+        min_idle: settings.min_idle,
+        idle_timeout: settings.idle_timeout,
+        max_lifetime: Some(settings.max_lifetime),
+        lifetime_jitter: settings.lifetime_jitter,
+        rebalance_interval: settings.rebalance_interval,
+        rebalance_batch: settings.rebalance_batch,
+        max_dials: settings.max_dials,
+        refill_delay: REFILL_DELAY,
+        login_backoff_max: LOGIN_BACKOFF_MAX,
+        hook_keep_off: settings.failed_host_delay.max(Duration::from_secs(1)),
+        return_cancel_after: settings.return_cancel_after,
+        return_timeout: settings.return_timeout,
+    }
+}

@@ -1,0 +1,92 @@
+//! Opening one connection for one slot, in a task of its own: the connect belongs to the pool, so a caller that goes
+//! away wastes nothing. Whatever happens to the task, the keeper hears of it.
+
+use std::sync::Arc;
+
+use pgsteer_core::host::HostKey;
+use pgsteer_core::pool::Session;
+
+use super::inner::{Inner, Message};
+use super::tenant::Tenant;
+use crate::cluster::SearchError;
+use crate::dial::{EndReason, Owner, Purpose};
+
+/// Opens a connection for the slot and reports to the keeper how it went.
+pub(super) async fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>) {
+    let mut report = Report { pool, slot, epoch, told: false };
+    match report.pool.cluster.shared().open(&avoid, Purpose::Pool).await {
+        Ok(opened) => {
+            let owner = SlotOwner { pool: report.pool.clone(), session: opened.dialled.session.clone(), slot, epoch };
+            let (dialled, counted) = (opened.dialled, opened.counted);
+            let (client, session, wire, driver) = dialled.into_parts();
+            let tenant =
+                Tenant { client, session, wire, host: opened.key, opened_at: super::now() };
+            // Told before the driver starts, so that the keeper hears of the opening before it hears of the end.
+            let abort = driver.abort_handle();
+            report.tell(Message::Opened { slot, epoch, tenant: Box::new(tenant), abort });
+            tokio::spawn(driver.run(Arc::new(owner), counted));
+        }
+        Err(error) => report.tell(Message::OpenFailed { slot, epoch, error }),
+    }
+}
+
+/// Tells the keeper that the opener is gone if it went without a word.
+struct Report {
+    pool: Arc<Inner>,
+    slot: u32,
+    epoch: u64,
+    told: bool,
+}
+
+impl Report {
+    fn tell(&mut self, message: Message) {
+        self.told = true;
+        self.pool.tell_keeper(message);
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        if !self.told {
+            self.pool.tell_keeper(Message::OpenVanished { slot: self.slot, epoch: self.epoch });
+        }
+    }
+}
+
+/// What a connection's driver does with the slot when the connection comes clean, comes dirty or ends.
+struct SlotOwner {
+    pool: Arc<Inner>,
+    session: Arc<Session>,
+    slot: u32,
+    epoch: u64,
+}
+
+impl Owner for SlotOwner {
+    fn release(&self) {
+        if let Some(lease) = self.pool.slots.unpark(self.slot) {
+            self.pool.slots.release(lease);
+        }
+    }
+
+    fn hand_over(&self) {
+        if let Some(lease) = self.pool.slots.unpark(self.slot) {
+            self.pool.tell_keeper(Message::Returned { lease, discarded: false });
+        }
+    }
+
+    fn ended(&self, reason: EndReason, owned: bool) {
+        debug_assert!(self.session.is_closed(), "the driver closes the session before it reports its end");
+        let lease = if owned { self.pool.slots.unpark(self.slot) } else { None };
+        self.pool.tell_keeper(Message::Ended { slot: self.slot, epoch: self.epoch, reason, lease });
+    }
+}
+
+/// What a failed search means for the planner.
+pub(super) fn open_failure(error: &SearchError) -> pgsteer_core::pool::planner::OpenFailure {
+    use pgsteer_core::pool::planner::OpenFailure;
+    match error {
+        SearchError::Login(_) => OpenFailure::Login,
+        SearchError::Refused(_) | SearchError::NoServer => OpenFailure::Refused,
+        SearchError::Hosts(_) | SearchError::Stopped => OpenFailure::Hosts,
+    }
+}

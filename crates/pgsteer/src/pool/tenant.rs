@@ -1,0 +1,33 @@
+//! What lives in a slot: one open connection and what the pool knows of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pgsteer_core::host::HostKey;
+use pgsteer_core::pool::{self, HasSession, Session};
+use tokio_postgres::Client;
+
+use crate::dial::Wire;
+
+/// One open connection. It stays in its slot from opening to closing; holders reach it through their lease.
+pub(crate) struct Tenant {
+    pub(crate) client: Client,
+    pub(crate) session: Arc<Session>,
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) host: HostKey,
+    pub(crate) opened_at: Instant,
+}
+
+impl pool::Tenant for Tenant {
+    #[inline]
+    fn is_fit(&self) -> bool {
+        self.session.is_fit()
+    }
+}
+
+impl HasSession for Tenant {
+    #[inline]
+    fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
