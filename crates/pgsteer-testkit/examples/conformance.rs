@@ -1,1 +1,3 @@
+//! Generates and checks the table of behaviours and their tests.
+
 fn main() {}

@@ -119,12 +119,12 @@ impl Listing {
     fn rows_sql(&self) -> String {
         let listed = self.rows.iter().filter(|(listed, _)| *listed).map(|(_, row)| row);
         let rows: Vec<String> = listed.chain(&self.extra).map(Row::values).collect();
-        let mut sql = "DELETE FROM testkit.servers;".to_owned();
+        let mut sql = "DELETE FROM listing.servers;".to_owned();
         if !self.empty && !rows.is_empty() {
             let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
             let _ = write!(
                 sql,
-                " INSERT INTO testkit.servers ({}) VALUES {};",
+                " INSERT INTO listing.servers ({}) VALUES {};",
                 names.join(", "),
                 rows.join(", ")
             );
@@ -140,7 +140,7 @@ pub(crate) fn table_sql() -> String {
         .map(|(name, kind)| format!("{name} {kind}"))
         .collect();
     format!(
-        "CREATE SCHEMA testkit; CREATE TABLE testkit.servers (position serial, {}); {}",
+        "CREATE SCHEMA listing; CREATE TABLE listing.servers (position serial, {}); {}",
         columns.join(", "),
         function_sql(&YbServers::Works)
     )
@@ -149,14 +149,14 @@ pub(crate) fn table_sql() -> String {
 fn function_sql(function: &YbServers) -> String {
     let drop = "DROP FUNCTION IF EXISTS pg_catalog.yb_servers();";
     let names = COLUMNS.map(|(name, _)| name).join(", ");
-    let list = format!("SELECT {names} FROM testkit.servers ORDER BY position");
+    let list = format!("SELECT {names} FROM listing.servers ORDER BY position");
     let (extra_column, language, body) = match function {
         YbServers::Missing => return drop.to_owned(),
         YbServers::Works => ("", "sql", list),
         YbServers::WithUniverse => (
             ", OUT universe_uuid text",
             "sql",
-            format!("SELECT {names}, 'testkit'::text FROM testkit.servers ORDER BY position"),
+            format!("SELECT {names}, 'testkit'::text FROM listing.servers ORDER BY position"),
         ),
         YbServers::Fails(sqlstate) => (
             "",

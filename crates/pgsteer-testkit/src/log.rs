@@ -146,3 +146,45 @@ fn parse_line(line: &str) -> Option<LogLine> {
         message: message.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn continuation_lines_belong_to_the_line_before_them() {
+        let log =
+            Log::parse("7|app|pool|00000|LOG:  statement: SELECT 1\n\tFROM t\n7|app|pool|00000|LOG:  done\n");
+        assert_eq!(log.lines().len(), 2);
+        assert_eq!(log.statements("pool"), ["SELECT 1\nFROM t"]);
+    }
+
+    #[test]
+    fn logins_are_counted_by_process_and_session_ends_are_no_refusals() {
+        let log = Log::parse(
+            "1|||00000|LOG:  connection received: host=127.0.0.1\n\
+             1|app||00000|LOG:  connection authorized: user=app\n\
+             1|app||57P01|FATAL:  terminating connection due to administrator command\n\
+             2|app||28P01|FATAL:  password authentication failed for user \"app\"\n\
+             3|app||00000|LOG:  connection authorized: user=app\n\
+             3|app||3D000|FATAL:  database \"none\" does not exist\n\
+             4|other||53300|FATAL:  sorry, too many clients already\n",
+        );
+        assert_eq!(
+            (
+                log.login_attempts("app"),
+                log.failed_logins("app"),
+                log.logins("app")
+            ),
+            (3, 2, 1)
+        );
+        assert_eq!(
+            (
+                log.login_attempts("other"),
+                log.failed_logins("other"),
+                log.logins("other")
+            ),
+            (1, 1, 0)
+        );
+    }
+}

@@ -84,7 +84,7 @@ pub(crate) fn start_bare(
     command.stdout(Stdio::null()).stderr(log_file);
     let mut process = Process(command.spawn().during("cannot start postgres")?);
     let mut last = String::new();
-    let up = wait_until(LIMIT, || match Session::open(socket_folder, port, "postgres") {
+    let up = wait_until(LIMIT, || match Session::open(socket_folder, port, "template1") {
         Ok(_) => true,
         Err(error) => {
             last = error.to_string();

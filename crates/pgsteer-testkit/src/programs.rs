@@ -2,6 +2,7 @@
 //! tests run it as `postgres`, or as `nobody` where there is no such account.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -9,6 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::{During as _, Failure, Outcome};
+
+/// Names the folder of the server programs, before any other place.
+const GIVEN: &str = "PGSTEER_PG_BIN";
+
+/// Where Debian and Ubuntu put the server programs.
+const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// Where the programs are and who runs them.
 #[derive(Clone, Debug)]
@@ -23,7 +30,7 @@ pub(crate) struct Programs {
 impl Programs {
     /// Finds them, or says what to install.
     pub(crate) fn find() -> Outcome<Self> {
-        let folder = find_folder()?;
+        let folder = find_folder(env::var_os(GIVEN), env::var_os("PATH"), Path::new(DEBIAN))?;
         let account = if rustix::process::geteuid().is_root() {
             Some(unprivileged_account()?)
         } else {
@@ -88,43 +95,36 @@ impl Programs {
     }
 }
 
-fn find_folder() -> Outcome<PathBuf> {
-    if let Some(folder) = env::var_os("PGSTEER_PG_BIN") {
+/// Where the programs are, by the environment's word, by `PATH`, or where Debian puts them.
+fn find_folder(given: Option<OsString>, path: Option<OsString>, debian: &Path) -> Outcome<PathBuf> {
+    if let Some(folder) = given {
         let folder = PathBuf::from(folder);
         return if is_complete(&folder) {
             Ok(folder)
         } else {
             Err(Failure::new(format!(
-                "PGSTEER_PG_BIN is {}, but initdb and postgres are not there",
+                "{GIVEN} is {}, but initdb and postgres are not there",
                 folder.display()
             )))
         };
     }
-    let in_path = env::var_os("PATH")
-        .into_iter()
-        .flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
+    let in_path = path.iter().flat_map(env::split_paths);
     // A link in PATH is followed: the server finds its libraries beside the real program.
-    let in_path = in_path.filter_map(|folder| {
-        fs::canonicalize(folder.join("initdb"))
-            .ok()?
-            .parent()
-            .map(Path::to_owned)
-    });
-    in_path.chain(debian_folders()).find(|folder| is_complete(folder)).ok_or_else(|| {
-        Failure::new(
-            "the PostgreSQL server programs initdb and postgres are neither in PATH nor under /usr/lib/postgresql. \
-             On Debian and Ubuntu install the package `postgresql` (apt-get install postgresql); elsewhere set \
-             PGSTEER_PG_BIN to the folder that holds them",
-        )
+    let in_path =
+        in_path.filter_map(|folder| Some(fs::canonicalize(folder.join("initdb")).ok()?.parent()?.to_owned()));
+    in_path.chain(versions_in(debian)).find(|folder| is_complete(folder)).ok_or_else(|| {
+        Failure::new(format!(
+            "the PostgreSQL server programs initdb and postgres are neither in PATH nor under {}. On Debian and \
+             Ubuntu install the package `postgresql` (apt-get install postgresql); elsewhere set {GIVEN} to the \
+             folder that holds them",
+            debian.display()
+        ))
     })
 }
 
 /// Debian keeps a folder per major version; the newest comes first.
-fn debian_folders() -> Vec<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
+fn versions_in(folder: &Path) -> Vec<PathBuf> {
+    let versions = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = versions
         .filter_map(|entry| {
             Some((
@@ -166,4 +166,63 @@ fn account(accounts: &str, wanted: &str) -> Option<(u32, u32)> {
         }
         Some((user.parse().ok()?, group.parse().ok()?))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with empty files of these names.
+    fn folder_with(programs: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for program in programs {
+            let path = folder.path().join(program);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn without_postgresql_the_failure_names_the_package() {
+        let empty = folder_with(&[]);
+        let failure = find_folder(None, Some(empty.path().into()), empty.path())
+            .unwrap_err()
+            .to_string();
+        assert!(failure.contains("apt-get install postgresql"), "{failure}");
+    }
+
+    #[test]
+    fn a_given_folder_without_the_programs_is_no_reason_to_look_elsewhere() {
+        let complete = folder_with(&["initdb", "postgres"]);
+        let half = folder_with(&["initdb"]);
+        let path = Some(OsString::from(complete.path()));
+        let failure = find_folder(Some(half.path().into()), path, complete.path())
+            .unwrap_err()
+            .to_string();
+        assert!(failure.contains(GIVEN), "{failure}");
+    }
+
+    #[test]
+    fn path_comes_before_debian_and_debians_newest_comes_first() {
+        let debian = folder_with(&[
+            "9/bin/initdb",
+            "9/bin/postgres",
+            "15/bin/initdb",
+            "15/bin/postgres",
+            "16/bin/initdb",
+        ]);
+        let in_path = folder_with(&["initdb", "postgres"]);
+        let found = |path: &Path| find_folder(None, Some(path.into()), debian.path()).unwrap();
+        assert_eq!(found(in_path.path()), fs::canonicalize(in_path.path()).unwrap());
+        assert_eq!(found(Path::new("/nowhere")), debian.path().join("15/bin"));
+    }
+
+    #[test]
+    fn an_account_is_found_by_its_whole_name() {
+        let accounts =
+            "postgresql:x:7:8::/:/bin/sh\npostgres:x:101:104:PostgreSQL:/var/lib:/bin/bash\nbroken\n";
+        assert_eq!(account(accounts, "postgres"), Some((101, 104)));
+        assert_eq!(account(accounts, "nobody"), None);
+    }
 }

@@ -22,7 +22,7 @@ use crate::{DATABASE, PASSWORD, USER};
 /// Settings of every server: quick to start, careless of crashes of the machine, talkative about logins.
 fn settings() -> String {
     format!(
-        "shared_buffers = 8MB\nfsync = off\nsynchronous_commit = off\nfull_page_writes = off\nautovacuum = off\n\
+        "shared_buffers = 8MB\nfsync = off\nfull_page_writes = off\nautovacuum = off\n\
          max_wal_senders = 0\nwal_level = minimal\nhuge_pages = off\ndynamic_shared_memory_type = mmap\n\
          logging_collector = off\nlog_destination = 'stderr'\nlog_connections = on\nlog_disconnections = on\n\
          log_line_prefix = '{LINE_PREFIX}'\nlog_checkpoints = off\nallow_system_table_mods = on\n\
@@ -30,21 +30,47 @@ fn settings() -> String {
     )
 }
 
+/// Leaves two databases, the tests' own and the one that CREATE DATABASE copies: most of a cluster's files are the
+/// catalogues of its databases, and the fewer there are the sooner a copy is made.
 fn setup_sql() -> Vec<(&'static str, String)> {
     vec![
         (
-            "postgres",
+            "template1",
             format!("CREATE ROLE {USER} LOGIN PASSWORD {}", literal(Some(PASSWORD))),
         ),
-        ("postgres", format!("CREATE DATABASE {DATABASE} OWNER {USER}")),
+        (
+            "template1",
+            format!("ALTER DATABASE postgres RENAME TO {DATABASE}"),
+        ),
+        ("template1", format!("ALTER DATABASE {DATABASE} OWNER TO {USER}")),
+        (
+            "template1",
+            "ALTER DATABASE template0 IS_TEMPLATE false".to_owned(),
+        ),
+        ("template1", "DROP DATABASE template0".to_owned()),
         (DATABASE, table_sql()),
     ]
 }
 
+/// Where servers live: in memory where the machine has plenty, since making a thousand small files costs seconds on
+/// some disks; else in the temporary folder. `TMPDIR` overrides both.
+pub(crate) fn base_folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    if std::env::var_os("TMPDIR").is_none() && free >= MEMORY_WANTED {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Room for a hundred servers at once.
+const MEMORY_WANTED: u64 = 3 << 30;
+
 /// The testkit's folder for this account, shared by all test processes.
 pub(crate) fn shared_folder(programs: &Programs) -> Outcome<PathBuf> {
     let name = format!("pgsteer-testkit-{}", programs.user());
-    let folder = std::env::temp_dir().join(name);
+    let folder = base_folder().join(name);
     fs::create_dir_all(&folder).at("cannot make", &folder)?;
     let folder = fs::canonicalize(&folder).at("cannot resolve", &folder)?;
     let owner = fs::metadata(&folder).at("cannot look at", &folder)?.uid();

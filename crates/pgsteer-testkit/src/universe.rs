@@ -100,7 +100,7 @@ impl Builder {
         let template = template::ready(&programs, &shared)?;
         let folder = tempfile::Builder::new()
             .prefix("pgsteer-")
-            .tempdir()
+            .tempdir_in(template::base_folder())
             .during("cannot make a folder")?;
         let path = fs::canonicalize(folder.path()).at("cannot resolve", folder.path())?;
         programs.give(&path)?;
