@@ -4,12 +4,18 @@
 //! right ones, prefers the near zone, leaves dead servers out and brings them back. The connections it hands out are
 //! ordinary [`tokio_postgres`] clients.
 
+mod cluster;
 pub mod config;
-#[cfg(any())]
 mod dial;
 mod error;
+mod pool;
 pub mod world;
 
+pub use cluster::{Cluster, ClusterConnection};
 pub use config::Config;
 pub use error::{ConnectFailed, Error, Exhausted, HostTried};
+pub use pgsteer_core::host::{HostKey, NodeType, Server};
+pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Snapshot};
+pub use pgsteer_core::topology::{Placement, TopologyKeys};
+pub use pool::{Closed, Conn, ConnRef, Get, GetRef, Holder, Pool, Status, Totals, TransactionStatus};
 pub use tokio_postgres;

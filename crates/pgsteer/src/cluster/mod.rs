@@ -16,7 +16,7 @@ use pgsteer_core::hosts::Snapshot;
 pub use connection::ClusterConnection;
 pub(crate) use reservation::Counted;
 pub(crate) use search::{Opened, SearchError};
-pub(crate) use shared::Shared;
+pub(crate) use shared::{Shared, now};
 
 use crate::config::Config;
 use crate::dial::Purpose;

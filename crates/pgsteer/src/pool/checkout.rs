@@ -90,7 +90,7 @@ impl Inner {
     }
 
     fn checkout(&self, limit: Option<Duration>, at: &'static Location<'static>) -> Checkout<'_> {
-        Checkout { pool: self, wait: Wait::new(), limit, since: None, at }
+        Checkout { pool: self, wait: Wait::default(), limit, since: None, at }
     }
 }
 

@@ -12,6 +12,7 @@ use tokio_postgres::Client;
 
 use super::inner::Inner;
 use super::now;
+use crate::dial::{self, Wire};
 
 /// A connection checked out of a [`Pool`](super::Pool), owned: it can be moved into tasks and outlive the pool's
 /// handle. Dereferences to [`tokio_postgres::Client`].
@@ -62,14 +63,14 @@ macro_rules! guard {
 
             /// How often the connection has been handed out, this time included.
             pub fn uses(conn: &Self) -> u64 {
-                conn.pool.slots.uses(conn.lease().index()) as u64
+                u64::from(conn.pool.slots.uses(conn.lease().index()))
             }
 
             /// What the server last said of the transaction: read off the wire as it passed, nothing is asked. `None`
             /// while a request is unanswered or the connection is closed.
             pub fn transaction_status(conn: &Self) -> Option<TransactionStatus> {
                 let tenant = conn.pool.tenant(conn.lease());
-                if tenant.session.is_closed() { None } else { tenant.wire.transaction_status() }
+                if tenant.session.is_closed() { None } else { TransactionStatus::of(&tenant.wire) }
             }
 
             /// Gives the connection back to be closed instead of used again. The pool opens another.
@@ -140,4 +141,15 @@ pub enum TransactionStatus {
     InTransaction,
     /// In a failed transaction, which only ROLLBACK ends.
     Failed,
+}
+
+impl TransactionStatus {
+    fn of(wire: &Wire) -> Option<Self> {
+        match wire.status() {
+            dial::TransactionStatus::Unknown => None,
+            dial::TransactionStatus::Idle => Some(TransactionStatus::Idle),
+            dial::TransactionStatus::InTransaction => Some(TransactionStatus::InTransaction),
+            dial::TransactionStatus::Failed => Some(TransactionStatus::Failed),
+        }
+    }
 }

@@ -14,13 +14,13 @@ use super::status::{Status, Totals};
 use super::tenant::Tenant;
 use crate::cluster::{Cluster, SearchError};
 use crate::config::Settings;
-use crate::dial::{DriverHandle, EndReason};
+use crate::dial::{EndReason, Handle};
 use crate::error::{Error, Exhausted, HostTried, failure_in_words};
 
 /// What the keeper is told.
 pub(super) enum Message {
     /// An opener has a connection for its slot; its driver starts next.
-    Opened { slot: u32, epoch: u64, tenant: Box<Tenant>, driver: DriverHandle },
+    Opened { slot: u32, epoch: u64, tenant: Box<Tenant>, driver: Handle },
     /// An opener found no connection.
     OpenFailed { slot: u32, epoch: u64, error: SearchError },
     /// An opener ended without a word.
@@ -179,7 +179,7 @@ impl Inner {
     }
 
     #[inline]
-    pub(super) fn tenant(&self, lease: &Lease) -> &Tenant {
+    pub(super) fn tenant<'a>(&'a self, lease: &'a Lease) -> &'a Tenant {
         self.slots.get(lease)
     }
 

@@ -17,7 +17,7 @@ use super::opener;
 use super::settle;
 use super::tenant::Tenant;
 use crate::cluster::SearchError;
-use crate::dial::{DriverHandle, EndReason};
+use crate::dial::{EndReason, Handle};
 use crate::error::Error;
 
 /// Messages handled before the planner's actions are carried out again.
@@ -44,7 +44,7 @@ struct Kept {
     epoch: u64,
     opener: Option<AbortHandle>,
     /// Present while the slot's connection has a socket.
-    driver: Option<DriverHandle>,
+    driver: Option<Handle>,
 }
 
 impl Keeper {
@@ -135,18 +135,15 @@ impl Keeper {
         }
     }
 
-    fn opened(&mut self, slot: u32, epoch: u64, tenant: Tenant, driver: DriverHandle) {
+    fn opened(&mut self, slot: u32, epoch: u64, tenant: Tenant, driver: Handle) {
         if !self.is_current(slot, epoch) {
             return;
         }
         let host = tenant.host.clone();
         self.pool.sheet(slot).set_session(Some(tenant.session.clone()));
-        let kept = &mut self.slots[slot as usize];
-        kept.opener = None;
-        kept.driver = Some(driver);
-        if let Some(lease) = &mut kept.lease {
-            self.pool.slots.put(lease, tenant);
-        }
+        self.kept(slot).opener = None;
+        self.kept(slot).driver = Some(driver);
+        self.put_tenant(slot, tenant);
         self.live += 1;
         Counters::add(&self.pool.counters.opened);
         *self.pool.last_failure() = None;
@@ -194,9 +191,7 @@ impl Keeper {
             // The connection has ended or is being cut, which its driver reports; the tenant goes here.
             return;
         }
-        if let Some(lease) = &mut self.kept(slot).lease {
-            self.pool.slots.put(lease, tenant);
-        }
+        self.put_tenant(slot, tenant);
         match outcome {
             Settlement::Clean => self.report(|planner, pool, now| planner.cleaned(slot, true, pool, now)),
             Settlement::Failed => self.report(|planner, pool, now| planner.cleaned(slot, false, pool, now)),
@@ -235,9 +230,7 @@ impl Keeper {
 
     /// Empties a slot the keeper owns. Dropping the client ends its connection in an orderly way, if it has not ended.
     fn emptied(&mut self, slot: u32) {
-        if let Some(lease) = &mut self.kept(slot).lease {
-            drop(self.pool.slots.take(lease));
-        }
+        drop(self.take_tenant(slot));
         self.kept(slot).epoch += 1;
         self.kept(slot).driver = None;
         self.pool.sheet(slot).set_session(None);
@@ -263,7 +256,7 @@ impl Keeper {
     fn cut_all(&mut self) {
         for kept in &self.slots {
             if let Some(driver) = &kept.driver {
-                driver.cut();
+                driver.abort();
             }
         }
     }
@@ -332,7 +325,7 @@ impl Keeper {
                 }
                 Counters::add(&self.pool.counters.cut);
                 if let Some(driver) = &self.kept(slot).driver {
-                    driver.cut();
+                    driver.abort();
                 }
             }
             Action::FailWaiters => {
@@ -361,10 +354,8 @@ impl Keeper {
             CloseReason::Stray | CloseReason::Spread => Counters::add(&self.pool.counters.moved),
             _ => {}
         }
-        if let Some(lease) = &mut self.kept(slot).lease {
-            // The driver says goodbye to the server and reports when the socket is gone.
-            drop(self.pool.slots.take(lease));
-        }
+        // The driver says goodbye to the server and reports when the socket is gone.
+        drop(self.take_tenant(slot));
     }
 
     /// Moves the connection into a task that makes it clean, or tries to.
@@ -378,6 +369,12 @@ impl Keeper {
     fn take_tenant(&mut self, slot: u32) -> Option<Tenant> {
         let lease = self.slots[slot as usize].lease.as_mut()?;
         self.pool.slots.take(lease)
+    }
+
+    fn put_tenant(&mut self, slot: u32, tenant: Tenant) {
+        if let Some(lease) = &mut self.slots[slot as usize].lease {
+            self.pool.slots.put(lease, tenant);
+        }
     }
 
     fn unpark(&mut self, slot: u32) -> bool {

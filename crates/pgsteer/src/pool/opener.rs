@@ -1,30 +1,38 @@
 //! Opening one connection for one slot, in a task of its own: the connect belongs to the pool, so a caller that goes
 //! away wastes nothing. Whatever happens to the task, the keeper hears of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::pool::Session;
+use pgsteer_core::pool::planner::OpenFailure;
 
 use super::inner::{Inner, Message};
 use super::tenant::Tenant;
-use crate::cluster::SearchError;
-use crate::dial::{EndReason, Owner, Purpose};
+use crate::cluster::{Counted, Opened, SearchError};
+use crate::dial::{Dialled, EndReason, Owner, Purpose};
 
 /// Opens a connection for the slot and reports to the keeper how it went.
 pub(super) async fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>) {
     let mut report = Report { pool, slot, epoch, told: false };
     match report.pool.cluster.shared().open(&avoid, Purpose::Pool).await {
         Ok(opened) => {
-            let owner = SlotOwner { pool: report.pool.clone(), session: opened.dialled.session.clone(), slot, epoch };
-            let (dialled, counted) = (opened.dialled, opened.counted);
-            let (client, session, wire, driver) = dialled.into_parts();
-            let tenant =
-                Tenant { client, session, wire, host: opened.key, opened_at: super::now() };
+            let Opened { key, dialled, counted } = opened;
+            let owner = SlotOwner {
+                pool: report.pool.clone(),
+                counted: Mutex::new(Some(counted)),
+                slot,
+                epoch,
+            };
+            if dialled.handle.attach(Arc::new(owner)).is_err() {
+                // It has ended already: the report's drop says that nothing came of this open.
+                return;
+            }
+            let Dialled { client, driver, session, wire, handle, canceller, .. } = dialled;
+            let opened_at = super::now();
+            let tenant = Tenant { client, session, wire, canceller, host: key, opened_at };
             // Told before the driver starts, so that the keeper hears of the opening before it hears of the end.
-            let abort = driver.abort_handle();
-            report.tell(Message::Opened { slot, epoch, tenant: Box::new(tenant), abort });
-            tokio::spawn(driver.run(Arc::new(owner), counted));
+            report.tell(Message::Opened { slot, epoch, tenant: Box::new(tenant), driver: handle });
+            tokio::spawn(driver);
         }
         Err(error) => report.tell(Message::OpenFailed { slot, epoch, error }),
     }
@@ -56,7 +64,9 @@ impl Drop for Report {
 /// What a connection's driver does with the slot when the connection comes clean, comes dirty or ends.
 struct SlotOwner {
     pool: Arc<Inner>,
-    session: Arc<Session>,
+    /// The connection's place in the cluster's counts. Given up before the keeper hears of the end, so that the
+    /// replacement is placed by counts that are true.
+    counted: Mutex<Option<Counted>>,
     slot: u32,
     epoch: u64,
 }
@@ -75,15 +85,14 @@ impl Owner for SlotOwner {
     }
 
     fn ended(&self, reason: EndReason, owned: bool) {
-        debug_assert!(self.session.is_closed(), "the driver closes the session before it reports its end");
+        drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
         let lease = if owned { self.pool.slots.unpark(self.slot) } else { None };
         self.pool.tell_keeper(Message::Ended { slot: self.slot, epoch: self.epoch, reason, lease });
     }
 }
 
 /// What a failed search means for the planner.
-pub(super) fn open_failure(error: &SearchError) -> pgsteer_core::pool::planner::OpenFailure {
-    use pgsteer_core::pool::planner::OpenFailure;
+pub(super) fn open_failure(error: &SearchError) -> OpenFailure {
     match error {
         SearchError::Login(_) => OpenFailure::Login,
         SearchError::Refused(_) | SearchError::NoServer => OpenFailure::Refused,

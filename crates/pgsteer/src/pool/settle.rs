@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::guard::TransactionStatus;
 use super::inner::{Inner, Message, Settlement};
 use super::tenant::Tenant;
+use crate::dial::TransactionStatus;
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
         Job::Rollback => settle(&tenant, "ROLLBACK").await,
         Job::Cancel => {
             // A failed cancel request changes nothing: the statement may end by itself, or the deadline ends it.
-            if let Err(error) = pool.cluster.shared().cancel(&tenant.host, &tenant.client.cancel_token()).await {
+            if let Err(error) = tenant.canceller.cancel(pool.settings.connect_timeout).await {
                 tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
             }
             // Answers come in order: once this empty query is answered, everything before it is.
@@ -35,10 +35,10 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
 async fn settle(tenant: &Tenant, sql: &str) -> Settlement {
     match tenant.client.batch_execute(sql).await {
         Err(_) => Settlement::Failed,
-        Ok(()) => match tenant.wire.transaction_status() {
-            Some(TransactionStatus::Idle) => Settlement::Clean,
-            Some(_) => Settlement::InTransaction,
-            None => Settlement::Failed,
+        Ok(()) => match tenant.wire.status() {
+            TransactionStatus::Idle => Settlement::Clean,
+            TransactionStatus::InTransaction | TransactionStatus::Failed => Settlement::InTransaction,
+            TransactionStatus::Unknown => Settlement::Failed,
         },
     }
 }

@@ -7,13 +7,14 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::{self, HasSession, Session};
 use tokio_postgres::Client;
 
-use crate::dial::Wire;
+use crate::dial::{Canceller, Wire};
 
 /// One open connection. It stays in its slot from opening to closing; holders reach it through their lease.
 pub(crate) struct Tenant {
     pub(crate) client: Client,
     pub(crate) session: Arc<Session>,
     pub(crate) wire: Arc<Wire>,
+    pub(crate) canceller: Canceller,
     pub(crate) host: HostKey,
     pub(crate) opened_at: Instant,
 }
