@@ -117,23 +117,21 @@ impl Planner {
     /// Ends the lives of a few idle connections early if more end together later than one tick should replace.
     fn end_some_early(&mut self, view: &dyn PoolView, now: Instant) {
         let batch = self.lifetime_batch();
-        let ends = self.ends_of_life();
         let horizon = self.early_horizon();
+        let mut ends = self.ends_of_life();
+        ends.retain(|(end, _)| end.saturating_duration_since(now) <= horizon);
         let mut early = 0;
         for (rank, (end, _)) in (1usize..).zip(&ends) {
             let left = end.saturating_duration_since(now);
-            if left > horizon {
-                break;
-            }
             let ticks = usize::try_from(left.as_nanos().div_ceil(TICK.as_nanos())).unwrap_or(usize::MAX);
             early = early.max(rank.saturating_sub(batch.saturating_mul(ticks)));
         }
-        let idle: Vec<u32> = ends
-            .iter()
-            .map(|(_, slot)| *slot)
-            .filter(|&slot| self.table.is_idle(slot, view))
-            .collect();
-        for &slot in idle.iter().take(early.min(batch)) {
+        let idle = ends
+            .into_iter()
+            .map(|(_, slot)| slot)
+            .filter(|&slot| self.table.is_idle(slot, view));
+        let going: Vec<u32> = idle.take(early.min(batch)).collect();
+        for slot in going {
             self.early_at = Some(now);
             self.close_idle(slot, CloseReason::Expired, now);
         }

@@ -109,6 +109,9 @@ impl Planner {
     pub fn next_wake(&self) -> Option<Instant> {
         let after_last = |least| self.last_tick.map(|last: Instant| last + least);
         let mut wake = None;
+        if self.stage == Stage::Down && self.is_drained() {
+            return None;
+        }
         for exact in [
             self.refill_at,
             self.rebalance_at,

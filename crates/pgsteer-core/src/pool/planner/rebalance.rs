@@ -80,26 +80,28 @@ impl Planner {
     fn spread(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {
         let kept_off = self.kept_off(now);
         // A failed host would look quietest for ever: what is closed in its favour would only open where it was.
-        let loads: Vec<(u32, &HostKey)> = snapshot
-            .placement
-            .iter()
-            .filter(|host| !snapshot.failures.contains_key(host) && !kept_off.contains(host))
-            .map(|host| (self.load(host, snapshot), host))
-            .collect();
-        let Some(quietest) = loads.iter().map(|(load, _)| *load).min() else {
+        let hosts = || {
+            let works = |host: &&HostKey| !snapshot.failures.contains_key(host) && !kept_off.contains(host);
+            snapshot.placement.iter().filter(works)
+        };
+        let count = |host: &HostKey| snapshot.counts.get(host).copied().unwrap_or(0);
+        // The cluster still counts what this pool is closing already. It would have more and more closed in its stead
+        // for as long as that takes, so it is left out of the busiest's number; what the quietest loses comes back.
+        let staying = |host: &HostKey| count(host).saturating_sub(self.closing_on(host));
+        let Some(quietest) = hosts().map(count).min() else {
             return;
         };
-        let Some(most) = loads.iter().map(|(load, _)| *load).max() else {
+        let Some(most) = hosts().map(staying).max() else {
             return;
         };
-        if most - quietest < 2 {
+        if most.saturating_sub(quietest) < 2 {
             return;
         }
         // Among equally busy ones the greatest that has anything to give.
-        let busiest = loads
-            .iter()
-            .filter(|(load, host)| *load == most && self.idle_on(host, view).next().is_some())
-            .map(|(_, host)| *host)
+        let has_idle = |host: &&HostKey| self.idle_on(host, view).next().is_some();
+        let busiest = hosts()
+            .filter(|host| staying(host) == most)
+            .filter(has_idle)
             .max();
         let Some(busiest) = busiest else { return };
         let moving: Vec<u32> = self
@@ -111,20 +113,12 @@ impl Planner {
         }
     }
 
-    /// The open connections of a host. Those this pool is closing already are still counted by the cluster, and would
-    /// have more and more closed in their stead for as long as it takes.
-    fn load(&self, host: &HostKey, snapshot: &Snapshot) -> u32 {
+    fn closing_on(&self, host: &HostKey) -> u32 {
         let closing = self
             .table
             .iter()
             .filter(|(_, slot)| matches!(slot, Slot::Closing { connection, .. } if connection.host == *host));
-        let closing = u32::try_from(closing.count()).unwrap_or(u32::MAX);
-        snapshot
-            .counts
-            .get(host)
-            .copied()
-            .unwrap_or(0)
-            .saturating_sub(closing)
+        u32::try_from(closing.count()).unwrap_or(u32::MAX)
     }
 
     fn idle_on<'a>(&'a self, host: &'a HostKey, view: &'a dyn PoolView) -> impl Iterator<Item = u32> + 'a {

@@ -1,0 +1,187 @@
+//! What must never happen, whatever else does.
+
+use std::time::{Duration, Instant};
+
+use pgsteer_core::pool::planner::{Action, CloseReason, SlotState};
+
+use super::{MS, Owner, SECOND, World};
+
+impl World {
+    /// What must hold whenever the keeper has nothing left to do.
+    pub fn check(&mut self) {
+        let stats = self.planner.stats(&self.view);
+        let size = self.options.size as usize;
+        let open = self
+            .view
+            .places
+            .iter()
+            .filter(|place| place.tenant.is_some())
+            .count();
+        assert!(open + self.openers.len() <= size, "more connections than slots");
+        assert!(
+            stats.opening <= self.options.max_dials as usize,
+            "more dials than allowed"
+        );
+        assert_eq!(stats.opening, self.openers.len(), "every open has its opener");
+        assert_eq!(stats.closing, self.closing.len(), "every close is under way");
+        for slot in 0..self.options.size {
+            let info = self.planner.slot_info(slot).unwrap();
+            let owned_by_keeper = self.place(slot).owner == Owner::Keeper;
+            assert_eq!(
+                owned_by_keeper,
+                info.state != SlotState::Live,
+                "slot {slot} is {}",
+                info.state
+            );
+            let empty = matches!(info.state, SlotState::Empty | SlotState::Opening);
+            assert_eq!(
+                empty,
+                self.place(slot).tenant.is_none(),
+                "slot {slot} is {}",
+                info.state
+            );
+            if info.state == SlotState::Settling {
+                assert!(
+                    self.cleaning.contains_key(&slot),
+                    "slot {slot} settles by nobody's doing"
+                );
+            }
+            if let Some(tenant) = &self.place(slot).tenant {
+                assert_eq!(info.expires_at, tenant.expires_at, "a lifetime was drawn twice");
+                assert_eq!(info.host.as_ref(), Some(&tenant.host));
+            }
+        }
+        assert!(
+            self.view.waiting == 0 || self.slots_of(Owner::Idle).is_empty(),
+            "somebody waits beside an idle one"
+        );
+    }
+
+    /// What must hold of an action when it is given.
+    pub(super) fn check_action(&mut self, action: &Action) {
+        match action {
+            Action::Open { .. } => {
+                if self.planner.login_back_off().is_some() {
+                    assert!(
+                        self.openers.is_empty(),
+                        "a second opener while logins are refused"
+                    );
+                }
+                let excused = self.last_young_death.is_some_and(|at| self.now < at + 2 * SECOND);
+                if !std::mem::take(&mut self.replaces_at_once) {
+                    let rests = self.resting_until.take().is_some_and(|until| self.now < until);
+                    assert!(excused || !rests, "dialled again too soon after a failure");
+                }
+            }
+            Action::Close {
+                slot,
+                why: CloseReason::Stray,
+                ..
+            } => {
+                let key = self.tenant(*slot).host.clone();
+                let snapshot = self.snapshot.as_ref().unwrap();
+                assert!(
+                    !snapshot.allowed.contains(&key),
+                    "{key} may stay, yet it is moved away"
+                );
+            }
+            Action::Close {
+                slot,
+                why: CloseReason::Spread,
+                ..
+            } => {
+                let key = self.tenant(*slot).host.clone();
+                let snapshot = self.snapshot.as_ref().unwrap();
+                let load = |key| snapshot.counts.get(key).copied().unwrap_or(0);
+                let working = snapshot
+                    .placement
+                    .iter()
+                    .filter(|key| !snapshot.failures.contains_key(key));
+                let quieter = working.filter(|other| load(other) + 2 <= load(&key)).count();
+                assert!(snapshot.placement.contains(&key) && !snapshot.failures.contains_key(&key));
+                assert!(quieter > 0, "{key} is spread to nowhere");
+            }
+            Action::Close {
+                slot,
+                why: CloseReason::Expired,
+                ..
+            } => {
+                let life = self.options.max_lifetime.unwrap();
+                let tenant = self.tenant(*slot).clone();
+                assert!(
+                    tenant.expires_at.unwrap() <= self.now + life / 10,
+                    "closed long before its time"
+                );
+            }
+            Action::FailWaiters => {
+                let stats = self.planner.stats(&self.view);
+                let hope = stats.idle + stats.leased + stats.settling + stats.opening;
+                assert!(
+                    self.refusal_just_reported || hope == 0,
+                    "waiters fail although something may come"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// At most a batch is moved by one look. Strays that were marked before cost nothing.
+    pub(super) fn check_batch(&self, actions: &[Action], marked: &[u32]) {
+        let closed = actions.iter().filter(|action| {
+            matches!(action, Action::Close { slot, why: CloseReason::Stray | CloseReason::Spread, .. }
+                if !marked.contains(slot))
+        });
+        let newly_marked = self
+            .stray_marks()
+            .into_iter()
+            .filter(|slot| !marked.contains(slot));
+        let moved = closed.count() + newly_marked.count();
+        assert!(
+            moved <= self.options.rebalance_batch as usize,
+            "{moved} moved at once"
+        );
+    }
+
+    pub(super) fn stray_marks(&self) -> Vec<u32> {
+        let is_marked = |slot: &u32| {
+            self.planner
+                .slot_info(*slot)
+                .is_some_and(|info| info.draining == Some(CloseReason::Stray))
+        };
+        (0..self.options.size).filter(is_marked).collect()
+    }
+
+    /// A connection is never handed out more than one tick past its life.
+    pub(super) fn check_handed_out(&mut self, slot: u32) {
+        let now = self.now;
+        let expires_at = self.tenant(slot).expires_at;
+        assert!(
+            expires_at.is_none_or(|end| now <= end + SECOND),
+            "handed out too long after its end"
+        );
+    }
+
+    pub(super) fn check_lifetime(&self, expires_at: Option<Instant>) {
+        assert_eq!(expires_at.is_some(), self.options.max_lifetime.is_some());
+        if let (Some(end), Some(life)) = (expires_at, self.options.max_lifetime) {
+            let extra = end.duration_since(self.now + life);
+            assert!(end >= self.now + life && extra <= self.options.lifetime_jitter);
+        }
+    }
+
+    /// The keeper is not woken for nothing: what may wake it is its looks at the hosts, one tick a second, and a few
+    /// deadlines.
+    pub(super) fn check_ticks(&self, ticks: usize, in_time: Duration) {
+        let looks = in_time.as_nanos() / self.options.rebalance_interval.as_nanos();
+        let pause = self
+            .options
+            .idle_timeout
+            .map_or(SECOND, |timeout| timeout.clamp(MS, SECOND));
+        let pauses = 2 * (in_time.as_nanos() / pause.as_nanos());
+        let bound = 8 + 4 * self.options.size as usize + usize::try_from(looks + pauses).unwrap();
+        assert!(
+            ticks <= bound,
+            "woken {ticks} times in {in_time:?}, when {bound} would do"
+        );
+    }
+}
