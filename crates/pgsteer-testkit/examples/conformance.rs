@@ -1,3 +1,0 @@
-//! Generates and checks the table of behaviours and their tests.
-
-fn main() {}
