@@ -18,6 +18,9 @@ mod serialized;
 mod settings;
 mod topology;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 pub use describe::{Description, Value};

@@ -5,7 +5,7 @@
 
 use super::{invalid, percent};
 use crate::config::options::{self, OptionRule};
-use crate::config::{Config, ConfigError, Family, HostSpec, UnknownOption};
+use crate::config::{Config, ConfigError, Family, HostSpec};
 
 const BAD_PORT: &str = "a port is not a number from 1 to 65535 (it is not repeated here, as it may belong to a password: \
                         in a password / must be written %2F, ? %3F, @ %40 and % %25)";
@@ -95,25 +95,22 @@ fn read_options(query: &str) -> Result<Vec<(&'static OptionRule, Vec<u8>)>, Conf
     Ok(rules.into_iter().zip(values).collect())
 }
 
-/// An unknown name behind a password is likely the rest of the password, cut off at a `&`.
+/// An unknown name behind a password may be the rest of the password, cut off at a `&`.
 fn veil(error: ConfigError, names: &[String]) -> ConfigError {
     let ConfigError::UnknownOptions { names: mut unknown } = error else {
         return error;
     };
-    let behind_password = |name: &str| {
-        names
-            .windows(2)
-            .any(|pair| pair[0] == "password" && pair[1] == name)
-    };
+    let password = names
+        .iter()
+        .position(|name| name == "password")
+        .unwrap_or(names.len());
     for option in &mut unknown {
-        if option.nearest.is_none() && behind_password(&option.name) {
-            *option = UnknownOption {
-                name: "(not repeated: it follows the password)".to_owned(),
-                nearest: None,
-            };
+        if option.nearest.is_none() && names[password..].contains(&option.name) {
+            option.name = "(not repeated: it follows the password)".to_owned();
         }
     }
     unknown.sort();
+    unknown.dedup();
     ConfigError::UnknownOptions { names: unknown }
 }
 

@@ -1,0 +1,128 @@
+//! Nothing that is printed about a configuration shows its password.
+
+use pgsteer::config::{Config, ConfigError};
+
+const SECRET: &str = "s3cret-Tr0ub4dor";
+
+/// Everything that can be printed about a configuration.
+fn everything(config: &Config) -> String {
+    let description = config.describe().expect("valid");
+    let url = config.to_url().expect("valid");
+    format!("{config:?} {config:#?} {description} {description:?} {url}")
+}
+
+fn error_text(error: &ConfigError) -> String {
+    format!("{error} {error:?} {error:#?}")
+}
+
+/// Covers: E-158
+#[test]
+fn a_password_is_redacted_and_the_rest_stays_visible() {
+    let configs = [
+        Config::yugabyte()
+            .hosts(["db1", "db2"])
+            .user("app")
+            .password(SECRET)
+            .database("ledger"),
+        format!("yugabytedb://app:{SECRET}@db1,db2/ledger")
+            .parse()
+            .expect("valid"),
+        format!("yugabytedb://app@db1,db2/ledger?password={SECRET}")
+            .parse()
+            .expect("valid"),
+    ];
+    for config in configs {
+        let printed = everything(&config);
+        assert!(!printed.contains(SECRET), "{printed}");
+        assert!(
+            config
+                .describe()
+                .expect("valid")
+                .to_string()
+                .contains("password = redacted\n")
+        );
+        for visible in ["app", "ledger", "db1", "db2"] {
+            assert!(printed.contains(visible), "{visible} stays visible");
+        }
+    }
+}
+
+/// Covers: E-159
+#[test]
+fn a_password_source_is_redacted_too() {
+    let secret = SECRET.to_owned();
+    let source = move || {
+        let secret = secret.clone();
+        async move { Ok::<_, std::io::Error>(secret) }
+    };
+    let config = Config::yugabyte().password_source(source);
+    let printed = everything(&config);
+    assert!(!printed.contains(SECRET));
+    assert!(
+        config
+            .describe()
+            .expect("valid")
+            .to_string()
+            .contains("password = redacted\n")
+    );
+}
+
+/// Covers: E-051
+#[test]
+fn no_error_repeats_a_password_however_the_string_is_broken() {
+    let broken = [
+        format!("postgresql://app:{SECRET}@h:0/db"),
+        format!("postgresql://app:{SECRET}@h/db?pool_size=0"),
+        format!("postgresql://app:{SECRET}@h/db?pool_szie=1"),
+        format!("postgresql://app:{SECRET}%@h/db"),
+        format!("postgresql://app:{SECRET}%00@h/db"),
+        format!("postgresql://app:a@{SECRET}@h/db"),
+        format!("postgresql://app:a@{SECRET}:1@h/db"),
+        format!("postgresql://app:/{SECRET}@h/db?x=1"),
+        format!("postgresql://app:1/{SECRET}@h/db?x=1"),
+        format!("postgresql://app:1/{SECRET}%@h/db"),
+        format!("postgresql://app:1?{SECRET}=1@h/db"),
+        format!("postgresql://app:1?pool_size={SECRET}@h/db"),
+        format!("postgresql://app:1?topology_keys={SECRET}@h/db"),
+        format!("postgresql://app:1?ssl{SECRET}=@h/db"),
+        format!("postgresql://app:1?{SECRET}@h/db"),
+        format!("postgresql://app:{SECRET}"),
+        format!("postgresql://app:{SECRET}/db"),
+        format!("postgresql://app:{SECRET},h2/db"),
+        format!("postgresql://[app:{SECRET}@h/db"),
+        format!("postgresql://[app]{SECRET}"),
+        format!("postgresql://h/db?password={SECRET}%00"),
+        format!("postgresql://h/db?password={SECRET}%zz"),
+        format!("postgresql://h/db?password=a&{SECRET}=1"),
+        format!("postgresql://h/db?password=a&b=1&{SECRET}=1&pool_szie=2"),
+        format!("postgresql://h/db?password=a&{SECRET}"),
+        format!("postgresql://h/db?password={SECRET}&password={SECRET}"),
+        format!("postgresql://h/db?pasword={SECRET}"),
+        format!("postgresql//app:{SECRET}@h/db"),
+        format!("jdbc:postgresql://h/db?user=app&password={SECRET}"),
+        format!("host=h password={SECRET}"),
+        format!("mysql://app:{SECRET}@h/db"),
+        format!("app:{SECRET}@h"),
+    ];
+    for url in broken {
+        let error = url.parse::<Config>().expect_err("the string is broken");
+        let printed = error_text(&error);
+        assert!(!printed.contains(SECRET), "{url} gives {printed}");
+    }
+}
+
+#[test]
+fn a_refused_password_is_not_repeated() {
+    let error = Config::new()
+        .password(format!("{SECRET}\0"))
+        .check()
+        .expect_err("NUL");
+    assert_eq!(
+        error.to_string(),
+        "option password cannot be `redacted`: it takes text, or any bytes but NUL"
+    );
+    let error = Config::new()
+        .with_option("password_", SECRET)
+        .expect_err("unknown");
+    assert!(!error_text(&error).contains(SECRET));
+}
