@@ -4,6 +4,7 @@
 //! It relies on the cluster's snapshot alone and sends nothing to any server. A host that merely failed is still one
 //! where connections may stay, so a failure by itself moves nothing.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use super::slots::Slot;
@@ -57,8 +58,10 @@ impl Planner {
         }
     }
 
-    /// Takes the marks from connections that were strays and may stay again.
+    /// Takes the marks from connections that were strays and may stay again, and from those that were to even out the
+    /// spread: whether they still have to is asked anew.
     fn let_marks_lapse(&mut self, strays: &[u32]) {
+        let strays: HashSet<u32> = strays.iter().copied().collect();
         for slot in self.table.numbers() {
             if strays.contains(&slot) {
                 continue;
@@ -67,7 +70,10 @@ impl Planner {
             let Some(connection) = self.table.get_mut(slot).and_then(Slot::serving_mut) else {
                 continue;
             };
-            if connection.draining == Some(CloseReason::Stray) {
+            if matches!(
+                connection.draining,
+                Some(CloseReason::Stray | CloseReason::Spread)
+            ) {
                 connection.draining = None;
                 if live {
                     self.actions.push_back(Action::Unretire { slot });
@@ -76,7 +82,7 @@ impl Planner {
         }
     }
 
-    /// Closes idle connections of the busiest host if it has at least two more than the quietest.
+    /// Moves connections of the busiest host if it has at least two more than the quietest.
     fn spread(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {
         let kept_off = self.kept_off(now);
         // A failed host would look quietest for ever: what is closed in its favour would only open where it was.
@@ -88,28 +94,36 @@ impl Planner {
         // The cluster still counts what this pool is closing already. It would have more and more closed in its stead
         // for as long as that takes, so it is left out of the busiest's number; what the quietest loses comes back.
         let staying = |host: &HostKey| count(host).saturating_sub(self.closing_on(host));
-        let Some(quietest) = hosts().map(count).min() else {
+        // What is on its way to a host counts as there already, or a slow open would have more and more follow it.
+        let expected = |host: &HostKey| count(host) + snapshot.pending.get(host).copied().unwrap_or(0);
+        let Some(quietest) = hosts().map(expected).min() else {
             return;
         };
         let Some(most) = hosts().map(staying).max() else {
             return;
         };
-        if most.saturating_sub(quietest) < 2 {
+        // Half the difference evens it out; more would only come back.
+        let surplus = most.saturating_sub(quietest) / 2;
+        if surplus == 0 {
             return;
         }
-        // Among equally busy ones the greatest that has anything to give.
-        let has_idle = |host: &&HostKey| self.idle_on(host, view).next().is_some();
+        // Among equally busy ones the greatest that has an idle connection to give, else the greatest.
         let busiest = hosts()
             .filter(|host| staying(host) == most)
-            .filter(has_idle)
-            .max();
+            .max_by_key(|host| (self.live_on(host, view, true).next().is_some(), *host));
         let Some(busiest) = busiest else { return };
-        let moving: Vec<u32> = self
-            .idle_on(busiest, view)
-            .take(self.options.rebalance_batch as usize)
+        let budget = self.options.rebalance_batch.min(surplus) as usize;
+        let idle: Vec<u32> = self.live_on(busiest, view, true).take(budget).collect();
+        // A pool in full use has no idle ones: those in use go when they come back, so nobody is disturbed.
+        let leased: Vec<u32> = self
+            .live_on(busiest, view, false)
+            .take(budget - idle.len())
             .collect();
-        for slot in moving {
+        for slot in idle {
             self.close_idle(slot, CloseReason::Spread, now);
+        }
+        for slot in leased {
+            self.mark(slot, CloseReason::Spread, now);
         }
     }
 
@@ -121,11 +135,19 @@ impl Planner {
         u32::try_from(closing.count()).unwrap_or(u32::MAX)
     }
 
-    fn idle_on<'a>(&'a self, host: &'a HostKey, view: &'a dyn PoolView) -> impl Iterator<Item = u32> + 'a {
+    /// The connections on the host that are idle, or that are not, leaving out those marked for other reasons.
+    fn live_on<'a>(
+        &'a self,
+        host: &'a HostKey,
+        view: &'a dyn PoolView,
+        idle: bool,
+    ) -> impl Iterator<Item = u32> + 'a {
         self.table
             .iter()
             .filter(move |(number, slot)| match slot {
-                Slot::Live { connection, .. } => connection.host == *host && view.is_idle(*number),
+                Slot::Live { connection, .. } => {
+                    connection.host == *host && connection.draining.is_none() && view.is_idle(*number) == idle
+                }
                 _ => false,
             })
             .map(|(number, _)| number)
