@@ -31,6 +31,7 @@
 //! recognised by their working folder in `/proc`.
 
 mod failure;
+mod inside;
 mod listing;
 mod log;
 mod ports;

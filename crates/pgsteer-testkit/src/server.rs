@@ -10,12 +10,10 @@ use rustix::process::{Pid, Signal};
 
 use crate::failure::{During as _, Failure, Outcome, or_fail};
 use crate::listing::{Listing, literal};
-use crate::log::Log;
 use crate::postmaster::{LIMIT, Process, start_bare};
 use crate::processes::{is_stopped, signal, signal_others, wait_until, working_in};
 use crate::programs::Programs;
 use crate::spec::{RESERVED_SESSIONS, ServerSpec};
-use crate::sql::{ADMIN, Rows, Session, SqlError};
 use crate::{DATABASE, PASSWORD, USER};
 
 /// One PostgreSQL server. Got from [`Universe::server`](crate::Universe::server).
@@ -24,9 +22,9 @@ pub struct Server {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) spec: ServerSpec,
-    programs: Arc<Programs>,
+    pub(crate) programs: Arc<Programs>,
     listing: Arc<Mutex<Listing>>,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     state: Mutex<State>,
 }
 
@@ -186,6 +184,17 @@ impl Server {
         })
     }
 
+    /// Stops it in immediate mode: sessions are warned with 57P02 and cut off. Returns when all are gone.
+    #[track_caller]
+    pub fn stop_immediate(&self) {
+        or_fail(self.end(|postmaster, data| {
+            for pid in working_in(data) {
+                signal(pid, data, Signal::CONT);
+            }
+            signal(postmaster, data, Signal::QUIT);
+        }));
+    }
+
     /// Stops and starts it.
     #[track_caller]
     pub fn restart(&self) {
@@ -241,79 +250,6 @@ impl Server {
         self.bring_listing()
     }
 
-    /// Runs SQL as superuser in [`DATABASE`] and gives the rows.
-    ///
-    /// # Panics
-    /// When the server refuses it; see [`Server::try_sql`].
-    #[track_caller]
-    pub fn sql(&self, sql: &str) -> Rows {
-        or_fail(
-            self.try_sql(sql)
-                .map_err(|error| Failure::new(format!("{}: {error}: {sql}", self.address()))),
-        )
-    }
-
-    /// Runs SQL as superuser in [`DATABASE`]. Several statements at once are one transaction.
-    ///
-    /// # Errors
-    /// The server's refusal, or why it could not be asked.
-    pub fn try_sql(&self, sql: &str) -> Result<Rows, SqlError> {
-        Session::open(&self.folder, self.port, DATABASE)?.run(sql)
-    }
-
-    /// How many sessions clients of this application name hold.
-    #[track_caller]
-    pub fn sessions(&self, application: &str) -> usize {
-        self.backends(application).len()
-    }
-
-    /// The backend processes of clients of this application name, oldest first.
-    #[track_caller]
-    pub fn backends(&self, application: &str) -> Vec<i32> {
-        let rows = self.sql(&format!(
-            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name = {} \
-             ORDER BY backend_start",
-            literal(Some(application))
-        ));
-        rows.into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|pid| pid.parse().ok())
-            .collect()
-    }
-
-    /// Ends one session as an administrator would (57P01). Returns when it is gone. False if there was no such one.
-    #[track_caller]
-    pub fn terminate(&self, backend: i32) -> bool {
-        self.sql(&format!("SELECT pg_terminate_backend({backend}, 10000)")) == [[Some("t".to_owned())]]
-    }
-
-    /// Sets who may log in over TCP: `pg_hba.conf` lines, which replace the former ones, in force when this returns.
-    /// The testkit's own way in stays.
-    #[track_caller]
-    pub fn set_hba(&self, lines: &[&str]) {
-        or_fail(self.write_hba(lines).and_then(|()| self.reload()));
-    }
-
-    /// Puts the usual `pg_hba.conf` lines back.
-    #[track_caller]
-    pub fn reset_hba(&self) {
-        or_fail(self.write_usual_hba().and_then(|()| self.reload()));
-    }
-
-    pub(crate) fn write_usual_hba(&self) -> Outcome<()> {
-        let auth = &self.spec.auth;
-        self.write_hba(&[
-            &format!("local all all {auth}"),
-            &format!("host all all 127.0.0.0/8 {auth}"),
-        ])
-    }
-
-    fn write_hba(&self, lines: &[&str]) -> Outcome<()> {
-        let own = format!("local all {ADMIN} trust\nhost all {ADMIN} all reject\n");
-        self.try_write_file("pg_hba.conf", &format!("{own}{}\n", lines.join("\n")))
-    }
-
     /// Restarts it with another limit of sessions, not counting those kept back for the testkit.
     #[track_caller]
     pub fn set_max_connections(&self, limit: u32) {
@@ -325,42 +261,6 @@ impl Server {
     pub fn set_setting(&self, name: &str, value: &str) {
         self.state().settings.insert(name.to_owned(), value.to_owned());
         or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
-    }
-
-    /// Writes a file into the data folder, readable by the server only.
-    #[track_caller]
-    pub fn write_file(&self, name: &str, contents: &str) {
-        or_fail(self.try_write_file(name, contents));
-    }
-
-    fn try_write_file(&self, name: &str, contents: &str) -> Outcome<()> {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path = self.data_folder().join(name);
-        fs::write(&path, contents).at("cannot write", &path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).at("cannot protect", &path)?;
-        self.programs.give(&path)
-    }
-
-    /// Everything it has logged so far.
-    #[track_caller]
-    pub fn log(&self) -> Log {
-        let path = self.folder.join("log");
-        let bytes = or_fail(fs::read(&path).at("cannot read", &path));
-        Log::parse(&String::from_utf8_lossy(&bytes))
-    }
-
-    /// Makes the server read its configuration files again and waits until new sessions see them.
-    fn reload(&self) -> Outcome<()> {
-        let loaded = || self.try_sql("SELECT pg_conf_load_time()");
-        let before = loaded()?;
-        self.try_sql("SELECT pg_reload_conf()")?;
-        if wait_until(LIMIT, || loaded().is_ok_and(|now| now != before)) {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "{} did not read its configuration again",
-            self.address()
-        )))
     }
 
     /// Gives the server the universe's current list, if it is there to take it.

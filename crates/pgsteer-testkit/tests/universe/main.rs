@@ -1,5 +1,7 @@
 //! The testkit does to real servers what it says. Clients here are plain tokio-postgres ones over TCP.
 
+#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
 use pgsteer_testkit::{DATABASE, PASSWORD, Server, USER};
 use tokio_postgres::{Client, Config, Error, NoTls};
 

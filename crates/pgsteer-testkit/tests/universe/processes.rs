@@ -3,32 +3,37 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use pgsteer_testkit::Universe;
+use pgsteer_testkit::{Server, Universe};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::{log_in, sqlstate};
 
+/// Starts a session that is busy until the server ends it, and gives what it was told then.
+async fn end_of_a_busy_session(server: &Server, how: impl FnOnce(&Server)) -> tokio_postgres::Error {
+    let client = log_in(server, "busy").await.unwrap();
+    let query = tokio::spawn(async move { client.batch_execute("SELECT pg_sleep(60)").await });
+    let is_asleep = "SELECT FROM pg_stat_activity WHERE application_name = 'busy' AND wait_event = 'PgSleep'";
+    while server.sql(is_asleep).is_empty() {
+        tokio::task::yield_now().await;
+    }
+    how(server);
+    query.await.unwrap().unwrap_err()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_server_says_no_goodbye_and_refuses_connections() {
     let universe = Universe::builder().servers(1).start();
-    let client = log_in(universe.server(0), "victim").await.unwrap();
-    let query = tokio::spawn(async move { client.batch_execute("SELECT pg_sleep(60)").await });
-    while universe.server(0).sql("SELECT 1 FROM pg_stat_activity WHERE query LIKE '%sleep(60)' AND state = 'active' AND application_name = 'victim'").is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let server = universe.server(0);
 
-    universe.server(0).kill();
+    let error = end_of_a_busy_session(server, Server::kill).await;
 
-    let error = query.await.unwrap().unwrap_err();
     assert!(
         error.as_db_error().is_none(),
         "the server said something: {error:?}"
     );
-    assert!(!universe.server(0).is_running());
-    let refused = TcpStream::connect(universe.server(0).address())
-        .await
-        .unwrap_err();
+    assert!(!server.is_running());
+    let refused = TcpStream::connect(server.address()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
@@ -37,7 +42,11 @@ async fn a_server_comes_back_on_its_address_with_its_committed_data() {
     let universe = Universe::builder().servers(1).start();
     let server = universe.server(0);
     server.sql("CREATE TABLE kept AS SELECT 7 AS n; GRANT SELECT ON kept TO PUBLIC");
-    for down in [pgsteer_testkit::Server::kill, pgsteer_testkit::Server::stop_fast] {
+    for down in [
+        Server::kill as fn(&Server),
+        Server::stop_fast,
+        Server::stop_immediate,
+    ] {
         down(server);
         server.start();
         let client = log_in(server, "again").await.unwrap();
@@ -49,19 +58,16 @@ async fn a_server_comes_back_on_its_address_with_its_committed_data() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fast_stop_tells_its_sessions() {
     let universe = Universe::builder().servers(1).start();
-    let client = log_in(universe.server(0), "told").await.unwrap();
-    let query = tokio::spawn(async move { client.batch_execute("SELECT pg_sleep(60)").await });
-    while universe
-        .server(0)
-        .sql("SELECT 1 FROM pg_stat_activity WHERE query LIKE '%sleep(60)' AND application_name = 'told'")
-        .is_empty()
-    {
-        tokio::task::yield_now().await;
-    }
+    let error = end_of_a_busy_session(universe.server(0), Server::stop_fast).await;
+    assert_eq!(sqlstate(&error), Some("57P01"));
+}
 
-    universe.server(0).stop_fast();
-
-    assert_eq!(sqlstate(&query.await.unwrap().unwrap_err()), Some("57P01"));
+#[tokio::test(flavor = "multi_thread")]
+async fn an_immediate_stop_only_warns_its_sessions() {
+    let universe = Universe::builder().servers(1).start();
+    let error = end_of_a_busy_session(universe.server(0), Server::stop_immediate).await;
+    assert!(error.as_db_error().is_none(), "more than a warning: {error:?}");
+    assert!(!universe.server(0).is_running());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,10 +97,7 @@ async fn a_frozen_server_accepts_connections_but_answers_only_when_it_thaws() {
 async fn a_frozen_server_can_be_killed_or_stopped() {
     let universe = Universe::builder().servers(2).start();
     let _session = log_in(universe.server(0), "frozen").await.unwrap();
-    universe
-        .servers()
-        .iter()
-        .for_each(pgsteer_testkit::Server::freeze);
+    universe.servers().iter().for_each(Server::freeze);
 
     universe.server(0).kill();
     universe.server(1).stop_fast();
