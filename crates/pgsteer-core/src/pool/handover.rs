@@ -97,7 +97,7 @@ impl<T: Tenant, E> Slots<T, E> {
         }
         match queue.grant(lease) {
             Ok(waker) => {
-                self.settled(queue);
+                self.unlock(queue);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
@@ -109,12 +109,23 @@ impl<T: Tenant, E> Slots<T, E> {
         }
     }
 
-    /// Lets the lock go after somebody has stopped waiting.
-    fn settled(&self, queue: MutexGuard<'_, Queue<E>>) {
-        if queue.is_empty() && !queue.closed {
+    /// Lets the lock go, with the flags up if somebody waits or the pool is closed, and down otherwise.
+    fn unlock(&self, mut queue: MutexGuard<'_, Queue<E>>) {
+        let wanted = queue.closed || !queue.is_empty();
+        if queue.raised && !wanted {
+            queue.raised = false;
             self.lower();
         }
         drop(queue);
+    }
+
+    /// Before the first waiter joins: raises the flags, unless a fit slot turns up.
+    fn raise_or_take_first(&self, queue: &mut Queue<E>, unfit: &mut Vec<Lease>) -> Option<Lease> {
+        if !queue.is_empty() || queue.closed {
+            return None;
+        }
+        queue.raised = true;
+        self.raise_or_take(unfit)
     }
 
     /// Waits for a slot, strictly in the order of first polls.
@@ -158,11 +169,7 @@ impl<T: Tenant, E> Slots<T, E> {
         if queue.closed {
             return Poll::Ready(Err(Rejected::Closed));
         }
-        let taken = if queue.is_empty() {
-            self.raise_or_take(&mut unfit)
-        } else {
-            None
-        };
+        let taken = self.raise_or_take_first(&mut queue, &mut unfit);
         if taken.is_none() {
             *wait = queue.join(waker, deadline);
         }
@@ -197,11 +204,7 @@ impl<T: Tenant, E> Slots<T, E> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Lease, Rejected<E>>> {
         let mut unfit = Vec::new();
-        let taken = if queue.is_empty() && !queue.closed {
-            self.raise_or_take(&mut unfit)
-        } else {
-            None
-        };
+        let taken = self.raise_or_take_first(&mut queue, &mut unfit);
         let answer = if queue.closed || taken.is_some() {
             if let (Outcome::Over(Ok(lease)), _) = queue.leave(wait) {
                 unfit.push(lease);
@@ -218,7 +221,7 @@ impl<T: Tenant, E> Slots<T, E> {
     /// Lets the lock go, then tells the keeper what it has to know.
     fn tell_keeper(&self, mut queue: MutexGuard<'_, Queue<E>>, unfit: Vec<Lease>) {
         let due = queue.newly_due();
-        drop(queue);
+        self.unlock(queue);
         for lease in unfit {
             self.keeper.receive(lease);
         }
@@ -235,7 +238,7 @@ impl<T: Tenant, E> Slots<T, E> {
         }
         let mut queue = self.lock();
         let (outcome, _waker) = queue.leave(wait);
-        self.settled(queue);
+        self.unlock(queue);
         if let Outcome::Over(Ok(lease)) = outcome {
             if self.fits(&lease) {
                 self.release(lease);
@@ -264,7 +267,7 @@ impl<T: Tenant, E> Slots<T, E> {
         let mut queue = self.lock();
         let wakers = queue.expire(now);
         let next = queue.next_deadline();
-        self.settled(queue);
+        self.unlock(queue);
         wakers.into_iter().for_each(Waker::wake);
         next
     }
@@ -281,7 +284,7 @@ impl<T: Tenant, E> Slots<T, E> {
     fn reject_all(&self, rejected: impl FnMut() -> Rejected<E>) {
         let mut queue = self.lock();
         let wakers = queue.reject_all(rejected);
-        self.settled(queue);
+        self.unlock(queue);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -291,9 +294,10 @@ impl<T: Tenant, E> Slots<T, E> {
     pub fn close(&self) {
         let mut queue = self.lock();
         queue.closed = true;
-        self.raise_for_good();
+        queue.raised = true;
+        self.raise();
         let wakers = queue.reject_all(|| Rejected::Closed);
-        drop(queue);
+        self.unlock(queue);
         wakers.into_iter().for_each(Waker::wake);
     }
 

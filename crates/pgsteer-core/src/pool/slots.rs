@@ -120,7 +120,7 @@ impl<T: Tenant, E> Slots<T, E> {
             words: Words::new(size),
             slots: (0..size).map(slot).collect(),
             id,
-            queue: Padded(Mutex::new(Queue::new())),
+            queue: Padded(Mutex::new(Queue::new(id))),
             keeper,
         };
         (slots, (0..size).map(|index| Lease { pool: id, index }).collect())
@@ -326,8 +326,8 @@ impl<T: Tenant, E> Slots<T, E> {
         self.words.iter()
     }
 
-    /// The caller has the queue's lock and found it empty: says everywhere that somebody waits, and takes the first
-    /// fit slot that was idle at that instant. Others that are idle but unfit are put into `unfit`.
+    /// Says everywhere that somebody waits, and takes the first fit slot that was idle at that instant. Others that
+    /// are idle but unfit are put into `unfit`. For whoever has the queue's lock.
     pub(super) fn raise_or_take(&self, unfit: &mut Vec<Lease>) -> Option<Lease> {
         let mut taken = None;
         self.words.raise(|index| {
@@ -338,20 +338,17 @@ impl<T: Tenant, E> Slots<T, E> {
             }
             taken.is_some()
         });
-        if taken.is_some() {
-            self.words.lower();
-        }
         taken
     }
 
-    /// The caller has the queue's lock and has emptied it.
-    pub(super) fn lower(&self) {
-        self.words.lower();
+    /// Says everywhere that somebody waits, which for a closed pool means that every return comes to the lock.
+    pub(super) fn raise(&self) {
+        self.words.raise(|_| false);
     }
 
-    /// The caller has the queue's lock and closes the pool: from now on every return comes to the lock.
-    pub(super) fn raise_for_good(&self) {
-        self.words.raise(|_| false);
+    /// Says everywhere that nobody waits. For whoever has the queue's lock.
+    pub(super) fn lower(&self) {
+        self.words.lower();
     }
 }
 

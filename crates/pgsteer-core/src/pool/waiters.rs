@@ -5,6 +5,7 @@
 
 use super::deadlines::{Deadlines, NOWHERE, Places};
 use super::slots::Lease;
+use std::num::NonZeroU64;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -36,8 +37,8 @@ impl Wait {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
+    pool: NonZeroU64,
     key: u32,
-    ticket: u64,
 }
 
 /// What a wait has come to.
@@ -81,6 +82,8 @@ impl<E> Places for Slab<E> {
 /// The queue. See the module.
 #[derive(Debug)]
 pub(super) struct Queue<E> {
+    /// Whose queue it is, so that no wait is taken for one of another pool.
+    pool: NonZeroU64,
     slab: Slab<E>,
     deadlines: Deadlines,
     unused: u32,
@@ -90,13 +93,16 @@ pub(super) struct Queue<E> {
     next_ticket: u64,
     /// The instant at which the pool's keeper has been asked to call `expire`, if any.
     armed: Option<Instant>,
-    /// For ever, once set.
+    /// Whether every word's flag is up.
+    pub(super) raised: bool,
+    /// For ever, once set; the flags stay up.
     pub(super) closed: bool,
 }
 
 impl<E> Queue<E> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(pool: NonZeroU64) -> Self {
         Self {
+            pool,
             slab: Slab(Vec::new()),
             deadlines: Deadlines::default(),
             unused: NIL,
@@ -105,6 +111,7 @@ impl<E> Queue<E> {
             waiting: 0,
             next_ticket: 0,
             armed: None,
+            raised: false,
             closed: false,
         }
     }
@@ -145,7 +152,7 @@ impl<E> Queue<E> {
         };
         self.link(key);
         Wait {
-            place: Some(Place { key, ticket }),
+            place: Some(Place { pool: self.pool, key }),
         }
     }
 
@@ -221,23 +228,14 @@ impl<E> Queue<E> {
         }
     }
 
-    /// The node of a wait that is under way.
-    ///
-    /// # Panics
-    ///
-    /// If the wait belongs to another pool.
+    /// The node of a wait that is under way. Panics if the wait belongs to another pool.
     fn node(&mut self, wait: &Wait) -> Option<(u32, &mut Node<E>)> {
-        let Place { key, ticket } = wait.place?;
-        let node = self
-            .slab
-            .0
-            .get_mut(key as usize)
-            .filter(|node| node.ticket == ticket);
+        let Place { pool, key } = wait.place?;
         assert!(
-            node.is_some(),
-            "a wait was polled with a pool that it does not belong to"
+            pool == self.pool,
+            "a wait was used with a pool that it does not belong to"
         );
-        node.map(|node| (key, node))
+        Some((key, &mut self.slab.0[key as usize]))
     }
 
     /// What a wait has come to. If it is over, its place is gone and the wait may be used anew.

@@ -5,8 +5,8 @@
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, Padded};
 
-/// Idle bits in one word.
-const BITS: u32 = 63;
+/// Idle bits in one word. Few of them in the models, so that a pool of three slots has two words.
+const BITS: u32 = if cfg!(loom) { 2 } else { 63 };
 
 /// Set in every word while anybody waits, and for ever once the pool is closed.
 const WAITERS: u64 = 1 << BITS;
@@ -16,7 +16,7 @@ const WAITERS: u64 = 1 << BITS;
 pub(super) enum Cleared {
     /// This slot's bit, and nobody waited when it was cleared.
     Taken(u32),
-    /// This slot's bit, but somebody had begun to wait in the meantime: it is to be given back.
+    /// This slot's bit, but somebody has begun to wait in the meantime: it is to be given back.
     Overtook(u32),
     /// Nothing is idle, or somebody waits.
     Nothing,
@@ -55,7 +55,7 @@ impl Words {
     }
 
     /// A newcomer's attempt: the lowest idle slot of the hinted word, or of the first word after it that has one.
-    /// One locked instruction, and one more for each time another thread was faster.
+    /// One locked instruction, and one more for each time another thread was faster with the same bit.
     #[inline]
     pub(super) fn take(&self) -> Cleared {
         match &*self.words {
@@ -72,20 +72,22 @@ impl Words {
             if seen & WAITERS != 0 {
                 return Some(Cleared::Nothing);
             }
-            let bit = lowest(seen);
-            // Not a compare-and-swap: other bits may change at will and never make this fail.
+            let place = lowest(seen);
+            let bit = 1 << place;
+            // Not a compare-and-swap: other bits may change at will and never make this fail. Of the old word only
+            // this bit is looked at, which x86 can answer in one instruction; for the whole old word it would loop.
             // Acquire: what the previous owner did to the slot is visible to the next.
-            let before = word.fetch_and(!(1 << bit), Ordering::Acquire);
-            if before & (1 << bit) != 0 {
-                let index = number * BITS + bit;
-                let overtook = before & WAITERS != 0;
+            if word.fetch_and(!bit, Ordering::Acquire) & bit != 0 {
+                let index = number * BITS + place;
+                // Sees at least what the line above saw: a flag raised before it is not missed.
+                let overtook = word.load(Ordering::Relaxed) & WAITERS != 0;
                 return Some(if overtook {
                     Cleared::Overtook(index)
                 } else {
                     Cleared::Taken(index)
                 });
             }
-            seen = before;
+            seen = word.load(Ordering::Relaxed);
         }
         None
     }
