@@ -9,7 +9,7 @@ use hosts_rig::{
     options, primary, row, three,
 };
 use pgsteer_core::host::NodeType;
-use pgsteer_core::hosts::{ClusterOptions, FailureKind, LoadBalance, NoHost, Refused};
+use pgsteer_core::hosts::{ClusterOptions, LoadBalance, NoHost, Refused};
 
 fn off() -> ClusterOptions {
     ClusterOptions {

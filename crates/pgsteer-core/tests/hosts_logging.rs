@@ -10,6 +10,8 @@ use pgsteer_core::hosts::{ClusterOptions, FailureKind, LoadBalance, LogEvent, Lo
 fn off(log_window: Duration) -> ClusterOptions {
     ClusterOptions {
         load_balance: LoadBalance::Off,
+        // no scheduled refresh comes between
+        refresh_interval: Duration::from_secs(1 << 30),
         log_window,
         ..options()
     }

@@ -1,5 +1,7 @@
 //! Where new connections go and where existing ones may stay, for every mode, keys or none, and every state of the hosts.
 
+#![allow(clippy::expect_used, reason = "a test that cannot go on is to fail")]
+
 mod hosts_rig;
 
 use hosts_rig::{

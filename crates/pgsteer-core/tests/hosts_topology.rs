@@ -1,5 +1,7 @@
 //! Topology keys: what is read, what is refused and by which words, and which servers a key matches.
 
+#![allow(clippy::expect_used, reason = "a test that cannot go on is to fail")]
+
 use pgsteer_core::topology::{Placement, TopologyKey, TopologyKeyError, TopologyKeys};
 use proptest::prelude::*;
 
@@ -11,7 +13,7 @@ fn parts(keys: &TopologyKeys) -> Vec<(&str, &str, Option<&str>, u8)> {
 }
 
 fn parsed(text: &str) -> TopologyKeys {
-    TopologyKeys::parse(text).unwrap_or_else(|error| panic!("{text:?}: {error}"))
+    TopologyKeys::parse(text).expect(text)
 }
 
 /// Covers: E-075

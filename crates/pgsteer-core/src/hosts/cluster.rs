@@ -159,19 +159,14 @@ impl ClusterState {
             self.candidates_outdated = false;
         }
         let tried: Vec<usize> = tried.iter().filter_map(|key| self.table.place(key)).collect();
-        let avoid: Vec<usize> = avoid.iter().filter_map(|key| self.table.place(key)).collect();
-        if tried.iter().all(|place| !self.table.host(*place).works()) {
-            // a host that failed is no candidate anyway
-            return self
-                .choose_avoiding(&self.candidates, &avoid, draw)
-                .or_else(|| self.seed_to_try(&tried));
-        }
-        let mut untried = vec![true; self.table.len()];
-        for place in &tried {
-            untried[*place] = false;
-        }
-        let candidates = self.tier_one(|place| untried[place] && self.table.host(place).works());
-        self.choose_avoiding(&candidates, &avoid, draw)
+        // a host that failed is no candidate anyway
+        let tried_works = tried.iter().any(|place| self.table.host(*place).works());
+        let without_tried = tried_works.then(|| {
+            let is_tried = self.marks(&tried);
+            self.tier_one(|place| !is_tried[place] && self.table.host(place).works())
+        });
+        let candidates = without_tried.as_ref().unwrap_or(&self.candidates);
+        self.choose_avoiding(candidates, avoid, draw)
             .or_else(|| self.seed_to_try(&tried))
     }
 
@@ -185,17 +180,28 @@ impl ClusterState {
             .collect()
     }
 
-    fn choose_avoiding(&self, candidates: &[usize], avoid: &[usize], draw: u64) -> Option<usize> {
+    fn choose_avoiding(&self, candidates: &[usize], avoid: &[HostKey], draw: u64) -> Option<usize> {
         let loads = self.table.loads();
         if avoid.is_empty() {
             return least_loaded(candidates, loads, draw);
         }
+        let avoid: Vec<usize> = avoid.iter().filter_map(|key| self.table.place(key)).collect();
+        let is_avoided = self.marks(&avoid);
         let welcome: Vec<usize> = candidates
             .iter()
             .copied()
-            .filter(|place| !avoid.contains(place))
+            .filter(|place| !is_avoided[*place])
             .collect();
         least_loaded(&welcome, loads, draw).or_else(|| least_loaded(candidates, loads, draw))
+    }
+
+    /// For every place of the table, whether it is among these.
+    fn marks(&self, places: &[usize]) -> Vec<bool> {
+        let mut marks = vec![false; self.table.len()];
+        for place in places {
+            marks[*place] = true;
+        }
+        marks
     }
 
     /// The first seed that works, else the first at all, tried ones left out.

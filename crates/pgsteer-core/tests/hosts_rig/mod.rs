@@ -2,6 +2,7 @@
 //! clock that is moved by hand. It carries out the machine's actions and reports back, in the order of time.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(clippy::expect_used, reason = "a test that cannot go on is to fail")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
