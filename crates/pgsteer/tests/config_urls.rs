@@ -1,5 +1,6 @@
 //! Connection strings, one row each: the string, and the options that differ from the family's defaults or what is wrong
 //! with it.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 
@@ -486,6 +487,7 @@ const ERRORS: &[(&str, &str)] = &[
         "url the database is not percent-encoded UTF-8",
     ),
     ("postgresql://h/d%00", "invalid database=d\0"),
+    ("postgresql://?dbname=app%C3", "invalid database=app\u{fffd}"),
     ("postgresql://?user=caf%E9", "invalid user=caf\u{fffd}"),
     (
         "postgresql://?application_name=a%00",
@@ -710,7 +712,7 @@ fn hosts_and_ports_are_read_by_libpqs_rules() {
     check(HOSTS);
 }
 
-/// Covers: E-002, E-003, E-053, E-054
+/// Covers: E-002, E-003, E-053, E-054, E-164
 #[test]
 fn credentials_database_and_texts_are_decoded() {
     check(LOGINS);
@@ -722,7 +724,7 @@ fn every_option_is_read_by_its_name() {
     check(VALUES);
 }
 
-/// Covers: E-005, E-008, E-013, E-014, E-016, E-017, E-023, E-025, E-029, E-031, E-033, E-039, E-040, E-042, E-056
+/// Covers: E-005, E-008, E-013, E-014, E-016, E-017, E-023, E-025, E-029, E-031, E-033, E-039, E-040, E-042, E-056, E-058, E-165
 #[test]
 fn a_bad_string_is_refused_with_the_reason() {
     for (url, expected) in ERRORS {

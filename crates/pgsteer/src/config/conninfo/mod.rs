@@ -79,7 +79,7 @@ impl FromStr for Config {
     /// use pgsteer::config::Config;
     ///
     /// let config: Config = "postgresql://app:s%40cret@db1,db2:5433/app?pool_size=20&checkout_timeout=2s".parse()?;
-    /// assert_eq!(config.to_url()?, "postgresql://app@db1:5432,db2:5433/app?pool_size=20&min_idle=20&checkout_timeout=2s");
+    /// assert_eq!(config.to_url()?, "postgresql://app@db1:5432,db2:5433/app?pool_size=20&checkout_timeout=2s");
     /// # Ok::<(), pgsteer::config::ConfigError>(())
     /// ```
     ///
