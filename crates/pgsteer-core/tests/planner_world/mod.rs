@@ -10,6 +10,7 @@
 mod checks;
 pub mod outside;
 pub mod random;
+pub mod rig;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -441,7 +442,7 @@ impl World {
             .planner
             .rebalance_due(self.now)
             .then(|| self.cluster.snapshot());
-        let marked = self.stray_marks();
+        let marked = self.moving_marks();
         self.planner.tick(snapshot.as_ref(), &self.view, self.now);
         self.after_look(snapshot, &marked);
         let wake = self.planner.next_wake();
@@ -453,7 +454,7 @@ impl World {
 
     pub fn rebalance(&mut self) {
         let snapshot = self.cluster.snapshot();
-        let marked = self.stray_marks();
+        let marked = self.moving_marks();
         self.planner.rebalance(&snapshot, &self.view, self.now);
         self.after_look(Some(snapshot), &marked);
     }

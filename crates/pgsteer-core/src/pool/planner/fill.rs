@@ -178,7 +178,13 @@ impl Planner {
         if view.idle() >= wanted + self.table.closing() {
             return 0;
         }
-        let ready = self.table.ready(view) + self.table.settling() + self.table.opening();
+        // Those about to be released do not look idle yet.
+        let released = self
+            .actions
+            .iter()
+            .filter(|action| matches!(action, Action::Release { .. }))
+            .count();
+        let ready = self.table.ready(view) + released + self.table.settling() + self.table.opening();
         wanted.saturating_sub(ready).min(size - present)
     }
 

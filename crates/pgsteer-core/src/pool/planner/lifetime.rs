@@ -103,7 +103,11 @@ impl Planner {
             }
             if self.table.is_idle(slot, view) {
                 self.close_idle(slot, CloseReason::Expired, now);
-            } else if connection.draining.is_none_or(|why| why == CloseReason::Stray) {
+            } else if matches!(
+                connection.draining,
+                None | Some(CloseReason::Stray | CloseReason::Spread)
+            ) {
+                // A mark that may lapse gives way to one that may not.
                 self.mark(slot, CloseReason::Expired, now);
             }
         }

@@ -157,15 +157,16 @@ impl Planner {
             self.refill_at = None;
         }
         self.enforce_deadlines(view, now);
-        self.sweep(view, now);
         if self.stage == Stage::Running {
             self.enforce_lifetimes(view, now);
             self.enforce_idle_timeout(view, now);
             if let (true, Some(snapshot)) = (rebalance, snapshot) {
                 self.rebalance(snapshot, view, now);
             }
-            self.fill(view, now);
         }
+        // After the look, by which marks may have lapsed.
+        self.sweep(view, now);
+        self.fill(view, now);
         self.recompute_deadline_wake();
         self.recompute_lifetime_wake();
     }

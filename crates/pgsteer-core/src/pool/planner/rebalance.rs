@@ -38,23 +38,19 @@ impl Planner {
 
     /// Closes idle strays, then marks leased ones, a batch in all. Those marked earlier cost nothing.
     fn move_strays(&mut self, strays: &[u32], view: &dyn PoolView, now: Instant) {
-        let mut budget = self.options.rebalance_batch;
-        for &slot in strays {
-            if budget > 0 && self.table.is_idle(slot, view) {
-                self.close_idle(slot, CloseReason::Stray, now);
-                budget -= 1;
-            }
+        let unmarked = |slot: &u32| {
+            let connection = self.table.get(*slot).and_then(Slot::serving);
+            connection.is_some_and(|it| it.draining.is_none())
+        };
+        let strays = strays.iter().copied().filter(unmarked);
+        let (idle, others): (Vec<u32>, Vec<u32>) = strays.partition(|slot| self.table.is_idle(*slot, view));
+        let batch = self.options.rebalance_batch as usize;
+        let rest = batch.saturating_sub(idle.len());
+        for slot in idle.into_iter().take(batch) {
+            self.close_idle(slot, CloseReason::Stray, now);
         }
-        for &slot in strays {
-            let marked = self
-                .table
-                .get(slot)
-                .and_then(Slot::serving)
-                .map(|it| it.draining.is_some());
-            if budget > 0 && marked == Some(false) {
-                self.mark(slot, CloseReason::Stray, now);
-                budget -= 1;
-            }
+        for slot in others.into_iter().take(rest) {
+            self.mark(slot, CloseReason::Stray, now);
         }
     }
 
@@ -63,21 +59,23 @@ impl Planner {
     fn let_marks_lapse(&mut self, strays: &[u32]) {
         let strays: HashSet<u32> = strays.iter().copied().collect();
         for slot in self.table.numbers() {
-            if strays.contains(&slot) {
-                continue;
-            }
             let live = matches!(self.table.get(slot), Some(Slot::Live { .. }));
             let Some(connection) = self.table.get_mut(slot).and_then(Slot::serving_mut) else {
                 continue;
             };
-            if matches!(
+            if !matches!(
                 connection.draining,
                 Some(CloseReason::Stray | CloseReason::Spread)
             ) {
-                connection.draining = None;
-                if live {
-                    self.actions.push_back(Action::Unretire { slot });
-                }
+                continue;
+            }
+            if strays.contains(&slot) {
+                connection.draining = Some(CloseReason::Stray);
+                continue;
+            }
+            connection.draining = None;
+            if live {
+                self.actions.push_back(Action::Unretire { slot });
             }
         }
     }
