@@ -54,12 +54,7 @@ fn counted(allowed: &[&str], hosts: &[&str]) -> Snapshot {
 }
 
 /// Hosts of the slots, which of them are leased, where connections may stay or go, and what is moved.
-type Row = (
-    &'static [&'static str],
-    &'static [u32],
-    &'static [&'static str],
-    &'static [Action],
-);
+type Row<'a> = (&'a [&'a str], &'a [u32], &'a [&'a str], &'a [Action]);
 
 #[test]
 fn strays_are_moved_a_batch_at_a_time_idle_ones_first() {
