@@ -53,9 +53,9 @@ impl Config {
             .user("")
             .pool_size(self.pool_size)
             .describe()?;
-        let same_size = |name| name == "pool_size" && self.pool_size == Config::new().pool_size;
+        let default_size = Config::of(self.family).pool_size;
         let differs = |name, value: &Value| match name {
-            "pool_size" => !same_size(name),
+            "pool_size" => self.pool_size != default_size,
             _ => plain.get(name) != Some(value),
         };
         let shown = description.iter().filter(|(name, value)| {
