@@ -147,13 +147,15 @@ fn two_b_one_c_one_west() -> Vec<DiscoveredRow> {
 /// Covers: E-114, E-116, E-118, E-119, E-120, E-121
 #[test]
 fn a_server_of_the_preferred_level_may_keep_its_connections_though_it_failed() {
-    let table: [(&str, bool, &[&str], &str); 7] = [
+    let table: [(&str, bool, &[&str], &str); 8] = [
         (ZONE_B_THEN_C, false, &["b1"], "b1 b2"),
         (ZONE_B_THEN_C, false, &[], "b1 b2"),
         (ZONE_B_THEN_C, false, &["b1", "b2"], "b1 b2 c"),
         (ZONE_B_THEN_C, false, &["b1", "b2", "c"], "b1 b2 c w"),
         (ZONE_B_THEN_C, true, &["b1", "b2", "c"], "b1 b2"),
         (ZONE_B_THEN_C, true, &["b1", "b2", "c", "w"], "b1 b2"),
+        // nothing works: as if nothing had failed, and the seed
+        (ZONE_B_THEN_C, false, &["b1", "b2", "c", "w"], "b1 b2 seed"),
         ("", false, &["b1"], "b1 b2 c w"),
     ];
     for (keys, fallback_only, down, allowed) in table {
@@ -196,6 +198,8 @@ fn the_other_node_type_is_allowed_only_while_the_preferred_one_is_down() {
     assert_eq!(rig.allowed(), "p1 p2");
     mark_down(&mut rig, &["p2"]);
     assert_eq!(rig.allowed(), "p1 p2 r");
+    mark_down(&mut rig, &["r"]);
+    assert_eq!(rig.allowed(), "p1 p2 seed");
     found_back(&mut rig, "p2");
     assert_eq!(rig.allowed(), "p1 p2");
 }

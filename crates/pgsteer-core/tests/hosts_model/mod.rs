@@ -2,7 +2,7 @@
 //!
 //! It keeps plain lists, looks everything up by name and follows the order in which hosts are used up line by line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use pgsteer_core::host::{HostKey, NodeType};
@@ -222,6 +222,24 @@ impl Model {
         let untried = || self.seeds.iter().filter(|key| !tried.contains(key));
         let seed = untried().find(|key| self.works(key)).or_else(|| untried().next());
         seed.map(|key| vec![key.clone()]).ok_or(NoHost::NoServer)
+    }
+
+    /// Where connections may stay: the first group there is, the first in which something works, and, if nothing does, some
+    /// seeds.
+    pub(crate) fn allowed(&self) -> BTreeSet<HostKey> {
+        let (groups, end) = self.order();
+        let healthy = groups.iter().find(|group| !group.is_empty());
+        let serving = groups
+            .iter()
+            .find(|group| group.iter().any(|key| self.works(key)));
+        let mut allowed: BTreeSet<HostKey> = healthy.into_iter().chain(serving).flatten().cloned().collect();
+        if serving.is_none() && end.is_none() {
+            match self.seeds.iter().find(|key| self.works(key)) {
+                Some(working) => allowed.extend([self.seeds[0].clone(), working.clone()]),
+                None => allowed.extend(self.seeds.iter().cloned()),
+            }
+        }
+        allowed
     }
 
     /// Whether a refresh must start with a pick.
