@@ -1,0 +1,17 @@
+//! `pgsteer url`: a connection string as it is understood, every option with its value, as JSON and without secrets.
+
+use pgsteer::config::Config;
+
+use crate::arguments::UrlArguments;
+use crate::exit::Failure;
+use crate::output::Output;
+
+/// Reads the connection string and prints what it means.
+///
+/// # Errors
+///
+/// A bad connection string, or output that cannot be written.
+pub fn run(arguments: &UrlArguments, output: &mut Output) -> Result<(), Failure> {
+    let config: Config = arguments.url.parse()?;
+    output.pretty_json(&config.describe()?)
+}
