@@ -115,24 +115,37 @@ fn lives_that_end_shortly_after_each_other_cost_one_wake_up_a_second() {
     assert_eq!(closed(&rig.tick_after(SECOND), CloseReason::Expired), [1, 2, 3]);
 }
 
+/// Seconds of life, and how many seconds before that the lives of ten connections end, two a second being replaced.
 #[test]
-fn lives_that_end_together_end_a_batch_a_second_and_none_too_late() {
-    // given ten connections that end together
-    let mut rig = Rig::full(quiet(10), &["a"; 10]);
-    let end = rig.now + 600 * SECOND;
-    let mut ended = Vec::new();
-    while ended.len() < 10 {
-        rig.now = rig.planner.next_wake().unwrap();
-        let slots = closed(&rig.tick(), CloseReason::Expired);
-        for slot in &slots {
-            rig.set(*slot, Owner::Keeper);
-            rig.planner.socket_closed(*slot, &rig.view, rig.now).unwrap();
-            rig.open(*slot, "a", 0);
+fn lives_that_end_together_end_a_batch_a_second_by_a_tenth_at_most_and_none_too_late() {
+    let table = [
+        (600, [4, 4, 3, 3, 2, 2, 1, 1, 0, 0]),
+        (20, [2, 2, 1, 1, 0, 0, 0, 0, 0, 0]),
+    ];
+    for (life, expected) in table {
+        let life = life * SECOND;
+        let mut rig = Rig::full(
+            PlannerOptions {
+                max_lifetime: Some(life),
+                ..quiet(10)
+            },
+            &["a"; 10],
+        );
+        let end = rig.now + life;
+        let mut ended = Vec::new();
+        while ended.len() < 10 {
+            rig.now = rig.planner.next_wake().unwrap();
+            let slots = closed(&rig.tick(), CloseReason::Expired);
+            for slot in &slots {
+                rig.set(*slot, Owner::Keeper);
+                rig.planner.socket_closed(*slot, &rig.view, rig.now).unwrap();
+                rig.open(*slot, "a", 0);
+            }
+            rig.actions();
+            ended.extend(slots.iter().map(|_| (end - rig.now).as_secs()));
         }
-        rig.actions();
-        ended.extend(slots.iter().map(|_| (end - rig.now).as_secs()));
+        assert_eq!(ended, expected, "a life of {life:?}");
     }
-    assert_eq!(ended, [4, 4, 3, 3, 2, 2, 1, 1, 0, 0]);
 }
 
 #[test]
