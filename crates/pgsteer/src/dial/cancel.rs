@@ -20,7 +20,12 @@ pub(crate) struct Canceller {
 
 impl Canceller {
     pub(super) fn new(client: &Client, endpoint: Endpoint, socket: SocketOptions, world: World) -> Self {
-        Canceller { token: client.cancel_token(), endpoint, socket, world }
+        Canceller {
+            token: client.cancel_token(),
+            endpoint,
+            socket,
+            world,
+        }
     }
 
     /// Asks the server, on a socket of its own and at the address of the connection, to cancel the running request.
@@ -36,19 +41,26 @@ impl Canceller {
     pub(crate) async fn cancel(&self, limit: Duration) -> io::Result<()> {
         let attempt = async {
             let mut socket = self.world.dialler().dial(&self.endpoint, &self.socket).await?;
-            self.token.cancel_query_raw(&mut socket, NoTls).await.map_err(io::Error::other)?;
+            self.token
+                .cancel_query_raw(&mut socket, NoTls)
+                .await
+                .map_err(io::Error::other)?;
             let mut rest = [0; 64];
             // However the other side ends it, it has ended.
             while matches!(socket.read(&mut rest).await, Ok(read) if read > 0) {}
             Ok(())
         };
-        timeout(limit, attempt).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        timeout(limit, attempt)
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
 impl std::fmt::Debug for Canceller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Canceller").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("Canceller")
+            .field("endpoint", &self.endpoint)
+            .finish_non_exhaustive()
     }
 }
 

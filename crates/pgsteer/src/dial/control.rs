@@ -139,7 +139,10 @@ impl Control {
     pub(super) fn take_orders(&self) -> Option<Ordered> {
         self.ordered.swap(false, Ordering::AcqRel).then(|| {
             let orders = self.orders();
-            Ordered { abort: orders.abort, close_by: orders.close_by }
+            Ordered {
+                abort: orders.abort,
+                close_by: orders.close_by,
+            }
         })
     }
 

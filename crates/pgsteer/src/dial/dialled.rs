@@ -44,7 +44,16 @@ impl Dialled {
     ) -> Self {
         let session = Arc::clone(driver.session());
         let handle = driver.handle();
-        Dialled { client, driver, session, wire, handle, peer, canceller, took: NOT_YET }
+        Dialled {
+            client,
+            driver,
+            session,
+            wire,
+            handle,
+            peer,
+            canceller,
+            took: NOT_YET,
+        }
     }
 
     pub(super) fn after(self, took: Duration) -> Self {

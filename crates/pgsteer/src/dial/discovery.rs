@@ -44,8 +44,15 @@ impl Dialler {
     ///
     /// The query itself has no limit of its own. Cancel safe: dropping the future cuts the connection.
     pub(crate) async fn discover(&self, host: &HostKey, dialled: Dialled) -> Discovered {
-        let Dialled { client, mut driver, handle, .. } = dialled;
-        let answer = driver.drive_while(client.simple_query("SELECT * FROM yb_servers()")).await;
+        let Dialled {
+            client,
+            mut driver,
+            handle,
+            ..
+        } = dialled;
+        let answer = driver
+            .drive_while(client.simple_query("SELECT * FROM yb_servers()"))
+            .await;
         drop(client);
         handle.close_within(CLOSE_WITHIN);
         tokio::spawn(driver);
@@ -66,7 +73,11 @@ impl Dialler {
         };
         let (rows, oddities) = read(&answer);
         match self.look_up(host, &rows).await {
-            Some(addresses) => Discovered::Servers { rows, addresses, oddities },
+            Some(addresses) => Discovered::Servers {
+                rows,
+                addresses,
+                oddities,
+            },
             None => Discovered::Failed("the name it was reached by no longer resolves".to_owned()),
         }
     }
@@ -76,7 +87,10 @@ impl Dialler {
         let deadline = Instant::now() + self.settings.connect_timeout;
         let address_of = |name: Option<String>| async move {
             let name = name.filter(|name| !name.is_empty())?;
-            timeout_at(deadline, comparable_address(&self.world, &name)).await.ok().flatten()
+            timeout_at(deadline, comparable_address(&self.world, &name))
+                .await
+                .ok()
+                .flatten()
         };
         let dialled_name = (!host.is_unix_socket()).then(|| host.name().to_owned());
         let hosts = join_all(rows.iter().map(|row| address_of(Some(row.host.clone()))));
@@ -122,7 +136,11 @@ fn read_row<'a>(column: &dyn Fn(&str) -> Option<&'a str>) -> Result<DiscoveredRo
         None | Some("") => DEFAULT_PORT,
         Some(port) => match port.parse() {
             Ok(port) if port > 0 => port,
-            _ => return Err(format!("host {host:?} with port {port:?}, which is none from 1 to 65535")),
+            _ => {
+                return Err(format!(
+                    "host {host:?} with port {port:?}, which is none from 1 to 65535"
+                ));
+            }
         },
     };
     let placement = |name| column(name).unwrap_or_default();
@@ -134,6 +152,8 @@ fn read_row<'a>(column: &dyn Fn(&str) -> Option<&'a str>) -> Result<DiscoveredRo
             _ => NodeType::Primary,
         },
         placement: Placement::new(placement("cloud"), placement("region"), placement("zone")),
-        public_ip: column("public_ip").filter(|address| !address.is_empty()).map(str::to_owned),
+        public_ip: column("public_ip")
+            .filter(|address| !address.is_empty())
+            .map(str::to_owned),
     })
 }

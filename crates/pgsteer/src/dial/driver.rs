@@ -87,7 +87,9 @@ impl Driver {
 
     /// Polls the connection until it has nothing more to do, and publishes what it left behind.
     fn pass(&mut self) -> Poll<EndReason> {
-        let Some(connection) = &mut self.connection else { return Poll::Ready(EndReason::TaskDied) };
+        let Some(connection) = &mut self.connection else {
+            return Poll::Ready(EndReason::TaskDied);
+        };
         let session = self.control.session();
         session.begin_pass();
         let mut cx = Context::from_waker(&self.waker);
@@ -101,7 +103,12 @@ impl Driver {
                     return Poll::Ready(reason);
                 }
                 Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
-                    tracing::debug!(severity = notice.severity(), code = notice.code().code(), "{}", notice.message());
+                    tracing::debug!(
+                        severity = notice.severity(),
+                        code = notice.code().code(),
+                        "{}",
+                        notice.message()
+                    );
                     self.last_words = LastWords::of(&notice).or(self.last_words.take());
                 }
                 Poll::Ready(Some(Ok(AsyncMessage::Notification(notification)))) => {
@@ -134,7 +141,11 @@ impl Driver {
     }
 
     fn close_at(&mut self, limit: Instant) {
-        if self.close_by.as_ref().is_none_or(|earlier| earlier.deadline() > limit) {
+        if self
+            .close_by
+            .as_ref()
+            .is_none_or(|earlier| earlier.deadline() > limit)
+        {
             self.close_by = Some(Box::pin(sleep_until(limit)));
         }
     }
@@ -166,10 +177,14 @@ impl Future for Driver {
         if let Poll::Ready(reason) = this.pass() {
             return Poll::Ready(this.end(reason));
         }
-        match &mut this.close_by {
-            Some(limit) if limit.as_mut().poll(cx).is_ready() => Poll::Ready(this.end(EndReason::Cut)),
-            _ => Poll::Pending,
+        if this
+            .close_by
+            .as_mut()
+            .is_some_and(|limit| limit.as_mut().poll(cx).is_ready())
+        {
+            return Poll::Ready(this.end(EndReason::Cut));
         }
+        Poll::Pending
     }
 }
 
@@ -181,6 +196,8 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("session", self.session()).finish_non_exhaustive()
+        f.debug_struct("Driver")
+            .field("session", self.session())
+            .finish_non_exhaustive()
     }
 }

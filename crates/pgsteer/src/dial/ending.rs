@@ -28,8 +28,8 @@ pub(crate) enum EndReason {
     Io(io::ErrorKind),
     /// The server closed it without a word.
     Eof,
-    /// What came was not the protocol.
-    Nonsense(String),
+    /// What came was not what the protocol has at that place, by the driver's count.
+    OutOfStep(String),
     /// The task that drove it was aborted or panicked.
     TaskDied,
 }
@@ -38,16 +38,23 @@ impl EndReason {
     /// The reason as evidence about queries that were cut short by it.
     pub(crate) fn evidence(&self) -> Evidence<'_> {
         match self {
-            EndReason::ServerError { sqlstate, .. } => Evidence::Server { fatal: true, sqlstate },
+            EndReason::ServerError { sqlstate, .. } => Evidence::Server {
+                fatal: true,
+                sqlstate,
+            },
             EndReason::Io(kind) => Evidence::Io(*kind),
             EndReason::ClosedByUs | EndReason::Cut | EndReason::Eof => Evidence::Closed,
-            EndReason::Nonsense(_) => Evidence::BadServer,
+            EndReason::OutOfStep(_) => Evidence::BadServer,
             EndReason::TaskDied => Evidence::TaskDied,
         }
     }
 
     /// Puts together why the driver ended with `error`. `warning` is the last notice that announced an end.
-    pub(super) fn after_error(error: &tokio_postgres::Error, wire: &Wire, warning: Option<&LastWords>) -> Self {
+    pub(super) fn after_error(
+        error: &tokio_postgres::Error,
+        wire: &Wire,
+        warning: Option<&LastWords>,
+    ) -> Self {
         if let Some(said) = error.as_db_error() {
             return EndReason::ServerError {
                 sqlstate: said.code().code().to_owned(),
@@ -58,19 +65,25 @@ impl EndReason {
             return EndReason::ClosedByUs;
         }
         // The fatal error went to the query it interrupted; only the tap has seen it besides.
-        if let Some(fatal) = wire.last_error().filter(|error| error.severity <= Severity::Fatal) {
+        if let Some(fatal) = wire
+            .last_error()
+            .filter(|error| error.severity <= Severity::Fatal)
+        {
             return EndReason::ServerError {
                 sqlstate: fatal.sqlstate.as_str().to_owned(),
                 text: "the server ended the connection during a query".to_owned(),
             };
         }
         if let Some(LastWords { sqlstate, text }) = warning {
-            return EndReason::ServerError { sqlstate: sqlstate.clone(), text: text.clone() };
+            return EndReason::ServerError {
+                sqlstate: sqlstate.clone(),
+                text: text.clone(),
+            };
         }
         match wire.end() {
             Some(StreamEnd::Io(kind)) => EndReason::Io(kind),
             Some(StreamEnd::Eof) => EndReason::Eof,
-            None => EndReason::Nonsense(error.to_string()),
+            None => EndReason::OutOfStep(error.to_string()),
         }
     }
 }
@@ -83,7 +96,9 @@ impl fmt::Display for EndReason {
             EndReason::ServerError { sqlstate, text } => write!(f, "{text} (SQLSTATE {sqlstate})"),
             EndReason::Io(kind) => write!(f, "{kind}"),
             EndReason::Eof => f.write_str("the server closed the connection"),
-            EndReason::Nonsense(what) => write!(f, "the server sent something that makes no sense: {what}"),
+            EndReason::OutOfStep(what) => {
+                write!(f, "the connection fell out of step with the protocol: {what}")
+            }
             EndReason::TaskDied => f.write_str("the task that drove it died"),
         }
     }
@@ -101,7 +116,13 @@ impl LastWords {
     /// more than a warning.
     pub(super) fn of(notice: &tokio_postgres::error::DbError) -> Option<Self> {
         let sqlstate = notice.code().code();
-        let lost = classify(&Evidence::Server { fatal: false, sqlstate }) == Class::ConnectionLost;
-        lost.then(|| LastWords { sqlstate: sqlstate.to_owned(), text: notice.message().to_owned() })
+        let lost = classify(&Evidence::Server {
+            fatal: false,
+            sqlstate,
+        }) == Class::ConnectionLost;
+        lost.then(|| LastWords {
+            sqlstate: sqlstate.to_owned(),
+            text: notice.message().to_owned(),
+        })
     }
 }

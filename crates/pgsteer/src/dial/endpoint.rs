@@ -14,7 +14,9 @@ use crate::world::{Endpoint, World};
 /// literal are not looked up.
 pub(super) async fn endpoints(world: &World, host: &HostKey) -> Result<Vec<Endpoint>, Failure> {
     if host.is_unix_socket() {
-        return Ok(vec![Endpoint::Unix(Path::new(host.name()).join(format!(".s.PGSQL.{}", host.port())))]);
+        return Ok(vec![Endpoint::Unix(
+            Path::new(host.name()).join(format!(".s.PGSQL.{}", host.port())),
+        )]);
     }
     let addresses = match addresses(world, host.name()).await {
         Ok(addresses) => addresses,
@@ -31,7 +33,11 @@ pub(super) async fn endpoints(world: &World, host: &HostKey) -> Result<Vec<Endpo
         }
     }
     if endpoints.is_empty() {
-        return Err(Failure::new(Stage::Resolve, Observed::NoSuchName, "the name has no address"));
+        return Err(Failure::new(
+            Stage::Resolve,
+            Observed::NoSuchName,
+            "the name has no address",
+        ));
     }
     Ok(endpoints)
 }
@@ -41,7 +47,10 @@ pub(super) async fn endpoints(world: &World, host: &HostKey) -> Result<Vec<Endpo
 pub(super) async fn comparable_address(world: &World, name: &str) -> Option<IpAddr> {
     let addresses = addresses(world, name).await.ok()?;
     let mut canonical = addresses.iter().map(IpAddr::to_canonical);
-    canonical.clone().find(IpAddr::is_ipv4).or_else(|| canonical.next())
+    canonical
+        .clone()
+        .find(IpAddr::is_ipv4)
+        .or_else(|| canonical.next())
 }
 
 async fn addresses(world: &World, name: &str) -> io::Result<Vec<IpAddr>> {

@@ -85,7 +85,10 @@ pub(super) enum Observed {
     Io(io::ErrorKind),
     Closed,
     NoSuchName,
-    Server { fatal: bool, sqlstate: String },
+    Server {
+        fatal: bool,
+        sqlstate: String,
+    },
     InRecovery,
     UnsupportedAuth,
     BadServer,
@@ -101,7 +104,10 @@ impl Observed {
             Observed::Io(kind) => Evidence::Io(*kind),
             Observed::Closed => Evidence::Closed,
             Observed::NoSuchName => Evidence::NoSuchName,
-            Observed::Server { fatal, sqlstate } => Evidence::Server { fatal: *fatal, sqlstate },
+            Observed::Server { fatal, sqlstate } => Evidence::Server {
+                fatal: *fatal,
+                sqlstate,
+            },
             Observed::InRecovery => Evidence::InRecovery,
             Observed::UnsupportedAuth => Evidence::UnsupportedAuth,
             Observed::BadServer => Evidence::BadServer,
@@ -123,12 +129,21 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(stage: Stage, observed: Observed, text: impl Into<String>) -> Self {
-        Failure { stage, observed, text: text.into(), ours: false, source: None }
+        Failure {
+            stage,
+            observed,
+            text: text.into(),
+            ours: false,
+            source: None,
+        }
     }
 
     /// Something of ours failed, before anything was asked of the host.
     pub(super) fn ours(observed: Observed, text: impl Into<String>) -> Self {
-        Failure { ours: true, ..Failure::new(Stage::Startup, observed, text) }
+        Failure {
+            ours: true,
+            ..Failure::new(Stage::Startup, observed, text)
+        }
     }
 
     /// From an error of tokio-postgres. Its kinds are private, so what the tap saw of the stream decides.
@@ -147,24 +162,40 @@ impl Failure {
             let text = format!("{} (SQLSTATE {sqlstate})", said.message());
             (Observed::Server { fatal, sqlstate }, text)
         } else if wire.is_nonsense() {
-            (Observed::BadServer, format!("the server sent something that is not the protocol {doing}"))
+            (
+                Observed::BadServer,
+                format!("the server sent something that is not the protocol {doing}"),
+            )
         } else {
             match wire.end() {
                 Some(StreamEnd::Io(kind)) => (Observed::Io(kind), format!("{kind} {doing}")),
-                Some(StreamEnd::Eof) => {
-                    (Observed::Closed, format!("the server closed the connection {doing}"))
-                }
-                None if stage == Stage::Startup && wire.said().authentication.is_some_and(|asked| asked > 0) => {
-                    (Observed::UnsupportedAuth, format!("authentication failed: {}", with_source(&error)))
+                Some(StreamEnd::Eof) => (
+                    Observed::Closed,
+                    format!("the server closed the connection {doing}"),
+                ),
+                None if stage == Stage::Startup
+                    && wire.said().authentication.is_some_and(|asked| asked > 0) =>
+                {
+                    (
+                        Observed::UnsupportedAuth,
+                        format!("authentication failed: {}", with_source(&error)),
+                    )
                 }
                 None => (Observed::BadServer, format!("{} {doing}", with_source(&error))),
             }
         };
-        Failure { source: Some(Arc::new(error)), ..Failure::new(stage, observed, text) }
+        Failure {
+            source: Some(Arc::new(error)),
+            ..Failure::new(stage, observed, text)
+        }
     }
 
     pub(super) fn host_effect(&self) -> HostEffect {
-        if self.ours { HostEffect::Nothing } else { connect_failure(self.stage, &self.observed.evidence()) }
+        if self.ours {
+            HostEffect::Nothing
+        } else {
+            connect_failure(self.stage, &self.observed.evidence())
+        }
     }
 }
 

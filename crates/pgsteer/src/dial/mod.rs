@@ -70,7 +70,11 @@ impl Dialler {
             keepalives: settings.keepalives,
             tcp_user_timeout: settings.tcp_user_timeout,
         };
-        Dialler { settings, world, socket }
+        Dialler {
+            settings,
+            world,
+            socket,
+        }
     }
 
     /// Opens a connection to the host. `connect_timeout` bounds everything: asking for the password, resolving,
@@ -120,13 +124,15 @@ impl Dialler {
             if failure.host_effect() == HostEffect::JudgeAtEndOfPass {
                 return Err(failure);
             }
-            if furthest.as_ref().is_none_or(|before| reach(before.stage) <= reach(failure.stage)) {
+            if furthest
+                .as_ref()
+                .is_none_or(|before| reach(before.stage) <= reach(failure.stage))
+            {
                 furthest = Some(failure);
             }
         }
-        Err(furthest.unwrap_or_else(|| {
-            Failure::new(Stage::Resolve, Observed::NoSuchName, "the name has no address")
-        }))
+        Err(furthest
+            .unwrap_or_else(|| Failure::new(Stage::Resolve, Observed::NoSuchName, "the name has no address")))
     }
 
     /// Connects to one address and logs in there.
@@ -139,7 +145,10 @@ impl Dialler {
     ) -> Result<Dialled, Failure> {
         let began = Instant::now();
         let late = |stage, what: &str| {
-            let text = format!("{endpoint} {what} within {:?}", deadline.saturating_duration_since(began));
+            let text = format!(
+                "{endpoint} {what} within {:?}",
+                deadline.saturating_duration_since(began)
+            );
             Failure::new(stage, Observed::Deadline, text)
         };
         let socket = match timeout_at(deadline, self.world.dialler().dial(endpoint, &self.socket)).await {
@@ -157,7 +166,12 @@ impl Dialler {
         let (client, connection) = match timeout_at(deadline, config.connect_raw(tapped, NoTls)).await {
             Ok(Ok(pair)) => pair,
             Ok(Err(error)) => return Err(Failure::driver(Stage::Startup, error, &wire)),
-            Err(_) => return Err(late(Stage::Startup, "accepted the connection but did not finish the login")),
+            Err(_) => {
+                return Err(late(
+                    Stage::Startup,
+                    "accepted the connection but did not finish the login",
+                ));
+            }
         };
         let mut driver = Driver::new(connection, Arc::clone(&wire));
         let setup = self.setup(purpose);
@@ -171,11 +185,15 @@ impl Dialler {
 
     /// Asks for the password. What a source panics with is not shown: it could hold the secret.
     async fn password(&self) -> Result<Option<Arc<[u8]>>, Failure> {
-        match AssertUnwindSafe(self.settings.password.ask()).catch_unwind().await {
+        match AssertUnwindSafe(self.settings.password.ask())
+            .catch_unwind()
+            .await
+        {
             Ok(Ok(password)) => Ok(password),
-            Ok(Err(error)) => {
-                Err(Failure::ours(Observed::NoPassword, format!("the password source failed: {error}")))
-            }
+            Ok(Err(error)) => Err(Failure::ours(
+                Observed::NoPassword,
+                format!("the password source failed: {error}"),
+            )),
             Err(_) => Err(Failure::ours(Observed::Panicked, "the password source panicked")),
         }
     }

@@ -25,7 +25,11 @@ pub(super) struct Setup {
 pub(super) async fn set_up(client: &Client, setup: Setup, wire: &Wire) -> Result<(), Failure> {
     let limit = async {
         match setup.statement_timeout {
-            Some(limit) => client.batch_execute(&format!("SET statement_timeout = {}", limit.as_millis())).await,
+            Some(limit) => {
+                client
+                    .batch_execute(&format!("SET statement_timeout = {}", limit.as_millis()))
+                    .await
+            }
             None => Ok(()),
         }
     };
@@ -54,9 +58,11 @@ fn judge(answer: &[SimpleQueryMessage]) -> Result<(), Failure> {
     };
     match value {
         Some("f") => Ok(()),
-        Some("t") => {
-            Err(Failure::new(Stage::SessionSetup, Observed::InRecovery, "the server is in recovery (read-only)"))
-        }
+        Some("t") => Err(Failure::new(
+            Stage::SessionSetup,
+            Observed::InRecovery,
+            "the server is in recovery (read-only)",
+        )),
         _ => Err(Failure::new(
             Stage::SessionSetup,
             Observed::BadServer,

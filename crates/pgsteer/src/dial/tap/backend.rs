@@ -56,7 +56,10 @@ pub(crate) struct Sqlstate([u8; 5]);
 impl Sqlstate {
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: [u8; 5] = bytes.try_into().ok()?;
-        bytes.iter().all(u8::is_ascii_alphanumeric).then_some(Sqlstate(bytes))
+        bytes
+            .iter()
+            .all(u8::is_ascii_alphanumeric)
+            .then_some(Sqlstate(bytes))
     }
 
     /// The code as text.
@@ -95,7 +98,10 @@ impl CommandTag {
         let length = text.len().min(Self::LIMIT);
         let mut bytes = [0; Self::LIMIT];
         bytes[..length].copy_from_slice(&text[..length]);
-        CommandTag { bytes, length: length as u8 }
+        CommandTag {
+            bytes,
+            length: length as u8,
+        }
     }
 
     /// The tag as text; empty if it is not UTF-8.
@@ -275,7 +281,9 @@ impl Visitor for Reading<'_> {
 impl Reading<'_> {
     fn parameter(&mut self) {
         let mut parts = self.prefix[..*self.prefix_length].split(|byte| *byte == 0);
-        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { return };
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+            return;
+        };
         let place = match name {
             b"in_hot_standby" => &mut self.said.in_hot_standby,
             b"default_transaction_read_only" => &mut self.said.default_transaction_read_only,
@@ -306,7 +314,10 @@ fn report(mut body: &[u8]) -> Option<Report> {
         }
         body = &rest[value.len() + 1..];
     }
-    Some(Report { severity: plain.or(translated).unwrap_or(Severity::Notice), sqlstate: code? })
+    Some(Report {
+        severity: plain.or(translated).unwrap_or(Severity::Notice),
+        sqlstate: code?,
+    })
 }
 
 fn severity(word: &[u8]) -> Option<Severity> {

@@ -70,7 +70,10 @@ impl Frames {
             (0, i32::from_be_bytes([first, second, third, fourth]))
         };
         // The length counts itself, not the type byte.
-        let body = usize::try_from(length).ok().and_then(|length| length.checked_sub(4)).ok_or(BadLength)?;
+        let body = usize::try_from(length)
+            .ok()
+            .and_then(|length| length.checked_sub(4))
+            .ok_or(BadLength)?;
         self.header_length = 0;
         self.kind = kind;
         self.body_left = body;

@@ -51,7 +51,13 @@ impl Frontend {
 
     /// Reads on, entering into the books what is owed an answer.
     pub(super) fn feed(&mut self, bytes: &[u8], ledger: &mut Ledger) -> Result<(), BadLength> {
-        self.frames.feed(bytes, &mut Reading { reader: &mut self.reader, ledger })
+        self.frames.feed(
+            bytes,
+            &mut Reading {
+                reader: &mut self.reader,
+                ledger,
+            },
+        )
     }
 }
 
@@ -67,7 +73,11 @@ impl Visitor for Reading<'_> {
 
     fn begin(&mut self, kind: u8) -> usize {
         self.reader.code_length = 0;
-        if kind == 0 && !self.typed() { self.reader.code.len() } else { 0 }
+        if kind == 0 && !self.typed() {
+            self.reader.code.len()
+        } else {
+            0
+        }
     }
 
     fn body(&mut self, bytes: &[u8]) {

@@ -180,7 +180,11 @@ pub(crate) struct Tap<S> {
 impl<S> Tap<S> {
     /// Taps `stream`, from its first byte on.
     pub(crate) fn new(stream: S) -> Self {
-        Tap { stream, wire: Arc::default(), half_closed: false }
+        Tap {
+            stream,
+            wire: Arc::default(),
+            half_closed: false,
+        }
     }
 
     /// What is seen here.
