@@ -204,15 +204,30 @@ fn without_secrets(message: &str, arguments: &[OsString]) -> String {
         }
         suspects.push(argument.into_owned());
     }
-    suspects.retain(|text| ["://", "@", "password"].iter().any(|sign| text.to_lowercase().contains(sign)));
+    suspects.retain(|text| {
+        ["://", "@", "password"]
+            .iter()
+            .any(|sign| text.to_lowercase().contains(sign))
+    });
     // The longest first, so that no part of one is left behind.
     suspects.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    let shown = suspects.iter().fold(message.to_owned(), |shown, suspect| shown.replace(suspect, "(not shown)"));
+    let shown = suspects.iter().fold(message.to_owned(), |shown, suspect| {
+        shown.replace(suspect, "(not shown)")
+    });
     // clap may have escaped or shortened one. Better to say little than to show a part of it.
-    let logins = suspects.iter().filter_map(|suspect| suspect.rsplit_once('@')).map(|(login, _)| login);
-    let passwords = logins.filter_map(|login| login.rsplit_once(':')).map(|(_, password)| password);
-    if passwords.filter(|password| !password.is_empty()).any(|password| shown.contains(password)) {
-        return "error: the command line is not understood\n\nFor more information, try '--help'.\n".to_owned();
+    let logins = suspects
+        .iter()
+        .filter_map(|suspect| suspect.rsplit_once('@'))
+        .map(|(login, _)| login);
+    let passwords = logins
+        .filter_map(|login| login.rsplit_once(':'))
+        .map(|(_, password)| password);
+    if passwords
+        .filter(|password| !password.is_empty())
+        .any(|password| shown.contains(password))
+    {
+        return "error: the command line is not understood\n\nFor more information, try '--help'.\n"
+            .to_owned();
     }
     shown
 }

@@ -55,7 +55,9 @@ impl From<Error> for Failure {
         match error {
             Error::Config(error) => error.into(),
             error => {
-                let hint = hint(&error).map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
+                let hint = hint(&error)
+                    .map(|hint| format!("\nhint: {hint}"))
+                    .unwrap_or_default();
                 Failure::Work(format!("{error}{hint}"))
             }
         }
@@ -76,9 +78,9 @@ pub fn hint(error: &Error) -> Option<&'static str> {
         Error::NoNode(_) => {
             Some("the load balancing options rule out every server that is up; `pgsteer topology` shows them")
         }
-        Error::CheckoutTimeout(_) => {
-            Some("the pool may be too small for the load, or servers too slow to connect; see checkout_timeout")
-        }
+        Error::CheckoutTimeout(_) => Some(
+            "the pool may be too small for the load, or servers too slow to connect; see checkout_timeout",
+        ),
         _ => None,
     }
 }

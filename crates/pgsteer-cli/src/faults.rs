@@ -32,5 +32,9 @@ pub fn of_driver(error: &pgsteer::tokio_postgres::Error) -> String {
         };
     }
     let broken = std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>());
-    if error.is_closed() || broken { CONNECTION_LOST.to_owned() } else { "driver".to_owned() }
+    if error.is_closed() || broken {
+        CONNECTION_LOST.to_owned()
+    } else {
+        "driver".to_owned()
+    }
 }

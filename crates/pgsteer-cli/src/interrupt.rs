@@ -29,7 +29,9 @@ impl Interrupt {
 
     /// One that no signal asks; [`ask`](Self::ask) still does.
     pub fn never() -> Self {
-        Interrupt { asked: watch::Sender::new(false) }
+        Interrupt {
+            asked: watch::Sender::new(false),
+        }
     }
 
     /// Asks the command to end.
@@ -54,7 +56,9 @@ async fn signalled() -> bool {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut terminate) = signal(SignalKind::terminate()) else { return false };
+        let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+            return false;
+        };
         tokio::select! {
             interrupted = tokio::signal::ctrl_c() => interrupted.is_ok(),
             terminated = terminate.recv() => terminated.is_some(),

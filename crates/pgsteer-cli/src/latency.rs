@@ -25,14 +25,19 @@ pub struct Times {
 impl Times {
     /// No times yet.
     pub fn new() -> Self {
-        #[expect(clippy::expect_used, reason = "the bounds are constants that the histogram accepts")]
-        let histogram = Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, FIGURES).expect("bounds are valid");
+        #[expect(
+            clippy::expect_used,
+            reason = "the bounds are constants that the histogram accepts"
+        )]
+        let histogram =
+            Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, FIGURES).expect("bounds are valid");
         Times { histogram }
     }
 
     /// Adds one.
     pub fn record(&mut self, time: Duration) {
-        self.histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.histogram
+            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1));
     }
 
     /// Adds all of another set.
@@ -151,7 +156,9 @@ pub struct Recorder {
 impl Recorder {
     /// One with nothing recorded.
     pub fn new() -> Self {
-        Recorder { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Recorder {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
     }
 
     /// An operation of task number `task` succeeded.
@@ -179,7 +186,9 @@ impl Recorder {
     }
 
     fn shard(&self, task: usize) -> MutexGuard<'_, Tally> {
-        self.shards[task % self.shards.len()].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[task % self.shards.len()]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,7 +211,12 @@ mod tests {
 
         let found = times.percentiles();
 
-        for (figure, millis) in [(found.p50, 50.0), (found.p90, 90.0), (found.p99, 99.0), (found.max, 100.0)] {
+        for (figure, millis) in [
+            (found.p50, 50.0),
+            (found.p90, 90.0),
+            (found.p99, 99.0),
+            (found.max, 100.0),
+        ] {
             let off = (figure / 1000.0 - millis).abs() / millis;
             assert!(off < 0.002, "{figure} us is not {millis} ms");
         }
@@ -237,6 +251,9 @@ mod tests {
         assert_eq!((first.operations(), first.failures()), (40, 1));
         assert_eq!(first.by_host, BTreeMap::from([(host, 40)]));
         assert_eq!((second.operations(), second.failures()), (0, 0));
-        assert!(second.by_host.is_empty() && second.errors.is_empty(), "{second:?}");
+        assert!(
+            second.by_host.is_empty() && second.errors.is_empty(),
+            "{second:?}"
+        );
     }
 }

@@ -9,7 +9,11 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Logs to standard error. Does nothing if a log is already set up.
 pub fn to_stderr() {
     let filter = filter("warn");
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(io::stderr)
+        .try_init();
 }
 
 /// Sends each line of the log to `lines`, without times. Does nothing if a log is already set up.
@@ -35,7 +39,10 @@ impl<'a> MakeWriter<'a> for Lines {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        Line { lines: &self.0, text: Vec::new() }
+        Line {
+            lines: &self.0,
+            text: Vec::new(),
+        }
     }
 }
 

@@ -15,7 +15,9 @@ pub struct Output {
 impl Output {
     /// Standard output.
     pub fn stdout() -> Self {
-        Output { sink: Box::new(io::stdout()) }
+        Output {
+            sink: Box::new(io::stdout()),
+        }
     }
 
     /// Anything else; for tests.

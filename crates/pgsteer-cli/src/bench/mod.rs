@@ -31,7 +31,11 @@ const AFTER_FAILURE: Duration = Duration::from_millis(10);
 /// # Errors
 ///
 /// A bad connection string; no connection at all; no operation that succeeded; output that cannot be written.
-pub async fn run(arguments: &BenchArguments, output: &mut Output, interrupt: &Interrupt) -> Result<(), Failure> {
+pub async fn run(
+    arguments: &BenchArguments,
+    output: &mut Output,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let mut config: Config = arguments.url.parse()?;
     if let Some(size) = arguments.pool_size {
         config = config.pool_size(size);
@@ -53,7 +57,11 @@ pub async fn run(arguments: &BenchArguments, output: &mut Output, interrupt: &In
 }
 
 fn nothing_succeeded(total: &Tally) -> String {
-    let classes: Vec<String> = total.errors.iter().map(|(class, count)| format!("{class}: {count}")).collect();
+    let classes: Vec<String> = total
+        .errors
+        .iter()
+        .map(|(class, count)| format!("{class}: {count}"))
+        .collect();
     match classes.as_slice() {
         [] => "no operation ended in the measured time".to_owned(),
         classes => format!("no operation succeeded ({})", classes.join(", ")),
@@ -68,11 +76,13 @@ async fn measure(
     output: &mut Output,
     interrupt: &Interrupt,
 ) -> Result<Tally, Failure> {
-    tokio::select! {
-        () = sleep(arguments.warmup) => {}
-        () = interrupt.asked() => {}
+    if !arguments.warmup.is_zero() {
+        tokio::select! {
+            () = sleep(arguments.warmup) => {}
+            () = interrupt.asked() => {}
+        }
+        drop(load.recorder.take());
     }
-    drop(load.recorder.take());
     let started = Instant::now();
     let end = started + arguments.seconds;
     let mut total = Tally::default();
@@ -101,13 +111,17 @@ async fn measure(
         }
         last = now;
     }
-    let report = Report::of_all(started.elapsed(), &total, &pool.status());
+    let report = Report::of_all(last - started, &total, &pool.status());
     print(&report, arguments.json, output)?;
     Ok(total)
 }
 
 fn print(report: &Report, json: bool, output: &mut Output) -> Result<(), Failure> {
-    if json { output.json(report) } else { output.line(report.to_string()) }
+    if json {
+        output.json(report)
+    } else {
+        output.line(report.to_string())
+    }
 }
 
 /// The tasks at work.

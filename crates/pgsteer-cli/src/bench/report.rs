@@ -68,12 +68,20 @@ struct PoolTotals {
 
 impl Report {
     pub(super) fn of_second(number: u64, length: Duration, tally: &Tally, status: &Status) -> Self {
-        Report { kind: Kind::Second, second: Some(number), ..Report::of_all(length, tally, status) }
+        Report {
+            kind: Kind::Second,
+            second: Some(number),
+            ..Report::of_all(length, tally, status)
+        }
     }
 
     pub(super) fn of_all(length: Duration, tally: &Tally, status: &Status) -> Self {
         let seconds = length.as_secs_f64();
-        let per_second = if length.is_zero() { 0.0 } else { tally.operations() as f64 / seconds };
+        let per_second = if length.is_zero() {
+            0.0
+        } else {
+            tally.operations() as f64 / seconds
+        };
         Report {
             kind: Kind::Total,
             second: None,
@@ -83,8 +91,16 @@ impl Report {
             errors: tally.errors.clone(),
             latency_us: tally.latency.percentiles(),
             checkout_us: tally.checkout.percentiles(),
-            by_host: status.by_host.iter().map(|(host, count)| (host.to_string(), *count)).collect(),
-            ops_by_host: tally.by_host.iter().map(|(host, count)| (host.to_string(), *count)).collect(),
+            by_host: status
+                .by_host
+                .iter()
+                .map(|(host, count)| (host.to_string(), *count))
+                .collect(),
+            ops_by_host: tally
+                .by_host
+                .iter()
+                .map(|(host, count)| (host.to_string(), *count))
+                .collect(),
             status: PoolFigures::of(status),
         }
     }
@@ -143,10 +159,20 @@ impl fmt::Display for Report {
         if self.kind == Kind::Second {
             return Ok(());
         }
-        write!(f, "\n{} operations in {:.1} s; p90 {}, p99.9 {}", self.ops, self.seconds, Micros(latency.p90), Micros(latency.p999))?;
+        write!(
+            f,
+            "\n{} operations in {:.1} s; p90 {}, p99.9 {}",
+            self.ops,
+            self.seconds,
+            Micros(latency.p90),
+            Micros(latency.p999)
+        )?;
         for (host, connections) in &self.by_host {
             let operations = self.ops_by_host.get(host).copied().unwrap_or(0);
-            write!(f, "\n  {host}: {connections} connections, {operations} operations")?;
+            write!(
+                f,
+                "\n  {host}: {connections} connections, {operations} operations"
+            )?;
         }
         Ok(())
     }
@@ -172,7 +198,12 @@ mod tests {
 
     #[test]
     fn times_are_written_in_the_unit_that_suits() {
-        let cases = [(0.04, "40 ns"), (12.0, "12 us"), (1500.0, "1.5 ms"), (2_000_000.0, "2.0 s")];
+        let cases = [
+            (0.04, "40 ns"),
+            (12.0, "12 us"),
+            (1500.0, "1.5 ms"),
+            (2_000_000.0, "2.0 s"),
+        ];
 
         for (micros, written) in cases {
             assert_eq!(Micros(micros).to_string(), written);

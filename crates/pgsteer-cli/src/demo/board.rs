@@ -78,7 +78,10 @@ struct Content {
 impl Board {
     /// An empty board; its clock starts.
     pub fn new() -> Self {
-        Board { started: Instant::now(), content: Mutex::default() }
+        Board {
+            started: Instant::now(),
+            content: Mutex::default(),
+        }
     }
 
     /// Since the demo started.
@@ -98,7 +101,11 @@ impl Board {
 
     /// Something happened.
     pub fn tell(&self, kind: Kind, text: impl Into<String>) {
-        let event = Event { at: self.elapsed(), kind, text: text.into() };
+        let event = Event {
+            at: self.elapsed(),
+            kind,
+            text: text.into(),
+        };
         self.content().events.push(event);
     }
 
@@ -122,7 +129,11 @@ impl Board {
         let seconds = length.as_secs_f64().max(f64::EPSILON);
         let sample = Sample {
             per_second: tally.operations() as f64 / seconds,
-            by_host: tally.by_host.iter().map(|(host, count)| (host.clone(), *count as f64 / seconds)).collect(),
+            by_host: tally
+                .by_host
+                .iter()
+                .map(|(host, count)| (host.clone(), *count as f64 / seconds))
+                .collect(),
             p99: tally.latency.quantile(0.99),
         };
         let mut content = self.content();

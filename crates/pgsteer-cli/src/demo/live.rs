@@ -24,7 +24,9 @@ pub(super) struct Live {
 impl Live {
     /// Takes the terminal over.
     pub(super) fn start() -> io::Result<Self> {
-        Ok(Live { terminal: ratatui::try_init()? })
+        Ok(Live {
+            terminal: ratatui::try_init()?,
+        })
     }
 
     /// Draws and listens, for ever. Cancel safe.

@@ -41,12 +41,17 @@ impl Ledger {
 
     /// Queries answered by one host.
     pub(super) fn answered_by(&self, host: &HostKey) -> u64 {
-        self.answered.get(host).map_or(0, |count| count.load(Ordering::Relaxed))
+        self.answered
+            .get(host)
+            .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Queries answered by all.
     pub(super) fn answered(&self) -> u64 {
-        self.answered.values().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.answered
+            .values()
+            .map(|count| count.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Operations that failed.
@@ -104,7 +109,11 @@ async fn operation(task: usize, pool: &Pool, query: &str, ledger: &Ledger) {
     let connection = match pool.get().await {
         Ok(connection) => connection,
         Err(error) => {
-            let loss = Loss { class: faults::class(&error), text: error.to_string(), query: None };
+            let loss = Loss {
+                class: faults::class(&error),
+                text: error.to_string(),
+                query: None,
+            };
             return ledger.lost(task, loss);
         }
     };
@@ -112,7 +121,9 @@ async fn operation(task: usize, pool: &Pool, query: &str, ledger: &Ledger) {
     let host = Conn::host(&connection).clone();
     match connection.batch_execute(query).await {
         Ok(()) => {
-            ledger.recorder.succeeded(task, &host, sent - started, started.elapsed());
+            ledger
+                .recorder
+                .succeeded(task, &host, sent - started, started.elapsed());
             if let Some(count) = ledger.answered.get(&host) {
                 count.fetch_add(1, Ordering::Relaxed);
             }
@@ -122,7 +133,19 @@ async fn operation(task: usize, pool: &Pool, query: &str, ledger: &Ledger) {
             let opened = failed.checked_sub(Conn::age(&connection)).unwrap_or(sent);
             let class = faults::of_driver(&error);
             let text = Error::from(error).to_string();
-            ledger.lost(task, Loss { class, text, query: Some(LostQuery { host, opened, sent, failed }) });
+            ledger.lost(
+                task,
+                Loss {
+                    class,
+                    text,
+                    query: Some(LostQuery {
+                        host,
+                        opened,
+                        sent,
+                        failed,
+                    }),
+                },
+            );
         }
     }
 }

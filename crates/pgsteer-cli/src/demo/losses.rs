@@ -91,24 +91,64 @@ mod tests {
                 Err(_) => kill - MILLI * millis.unsigned_abs() as u32,
             };
             let [opened, sent, failed] = times.map(at);
-            let query = LostQuery { host: host.clone(), opened, sent, failed };
-            Loss { class: class.clone(), text: "gone".to_owned(), query: Some(query) }
+            let query = LostQuery {
+                host: host.clone(),
+                opened,
+                sent,
+                failed,
+            };
+            Loss {
+                class: class.clone(),
+                text: "gone".to_owned(),
+                query: Some(query),
+            }
         }
     }
 
     #[test]
     fn only_a_query_in_flight_on_a_killed_server_is_excused() {
         let at = Instant::now() + Duration::from_secs(3600);
-        let kills = [Kill { host: HostKey::new("a1", 5433), at }];
+        let kills = [Kill {
+            host: HostKey::new("a1", 5433),
+            at,
+        }];
         let cases = [
             ("in flight", loss("a1", CONNECTION_LOST, [-5000, -2, 1]), true),
-            ("sent before the news was read", loss("a1", CONNECTION_LOST, [-5000, 3, 4]), true),
-            ("on another server", loss("b1", CONNECTION_LOST, [-5000, -2, 1]), false),
-            ("failed before the kill", loss("a1", CONNECTION_LOST, [-5000, -20, -10]), false),
-            ("sent long after", loss("a1", CONNECTION_LOST, [-5000, 500, 501]), false),
-            ("hung before it failed", loss("a1", CONNECTION_LOST, [-5000, -2, 3000]), false),
-            ("on a connection opened since", loss("a1", CONNECTION_LOST, [2, 5, 10]), false),
-            ("of another class", loss("a1", "sqlstate_40001", [-5000, -2, 1]), false),
+            (
+                "sent before the news was read",
+                loss("a1", CONNECTION_LOST, [-5000, 3, 4]),
+                true,
+            ),
+            (
+                "on another server",
+                loss("b1", CONNECTION_LOST, [-5000, -2, 1]),
+                false,
+            ),
+            (
+                "failed before the kill",
+                loss("a1", CONNECTION_LOST, [-5000, -20, -10]),
+                false,
+            ),
+            (
+                "sent long after",
+                loss("a1", CONNECTION_LOST, [-5000, 500, 501]),
+                false,
+            ),
+            (
+                "hung before it failed",
+                loss("a1", CONNECTION_LOST, [-5000, -2, 3000]),
+                false,
+            ),
+            (
+                "on a connection opened since",
+                loss("a1", CONNECTION_LOST, [2, 5, 10]),
+                false,
+            ),
+            (
+                "of another class",
+                loss("a1", "sqlstate_40001", [-5000, -2, 1]),
+                false,
+            ),
         ];
 
         for (name, loss, excused) in cases {
@@ -118,10 +158,20 @@ mod tests {
 
     #[test]
     fn a_failed_checkout_is_never_excused() {
-        let loss = Loss { class: "checkout_timeout".to_owned(), text: "too slow".to_owned(), query: None };
-        let kills = [Kill { host: HostKey::new("a1", 5433), at: Instant::now() }];
+        let loss = Loss {
+            class: "checkout_timeout".to_owned(),
+            text: "too slow".to_owned(),
+            query: None,
+        };
+        let kills = [Kill {
+            host: HostKey::new("a1", 5433),
+            at: Instant::now(),
+        }];
 
         assert!(!loss.is_in_flight(&kills));
-        assert_eq!(by_cause(&[loss], &kills), BTreeMap::from([("checkout_timeout: too slow".to_owned(), 1)]));
+        assert_eq!(
+            by_cause(&[loss], &kills),
+            BTreeMap::from([("checkout_timeout: too slow".to_owned(), 1)])
+        );
     }
 }

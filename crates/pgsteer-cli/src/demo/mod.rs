@@ -48,7 +48,11 @@ const PICTURE_AFTER: Duration = Duration::from_millis(1500);
 /// # Errors
 ///
 /// If it cannot be set up, or something in it was not as it should be.
-pub async fn run(arguments: &DemoArguments, mut output: Output, interrupt: &Interrupt) -> Result<(), Failure> {
+pub async fn run(
+    arguments: &DemoArguments,
+    mut output: Output,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let plan = Plan::lasting(Duration::from_secs(arguments.seconds), arguments.seed);
     let live = !arguments.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
     let outcome = if live {
@@ -58,7 +62,11 @@ pub async fn run(arguments: &DemoArguments, mut output: Output, interrupt: &Inte
         play_plain(plan, &mut output, interrupt, arguments.svg.as_deref()).await?
     };
     output.line(outcome.to_string())?;
-    if outcome.is_good() { Ok(()) } else { Err(Failure::Work("the demo did not go as it should".to_owned())) }
+    if outcome.is_good() {
+        Ok(())
+    } else {
+        Err(Failure::Work("the demo did not go as it should".to_owned()))
+    }
 }
 
 /// Plays the demo in plain lines.

@@ -34,7 +34,7 @@ pub struct StageEnd {
     pub name: String,
     /// Where the connections were.
     pub spread: Spread,
-    /// How long the pool took to get there; `None` if it did not in time.
+    /// How long the pool took to get there; `None` if it did not in time, or had no way to go.
     pub took: Option<Duration>,
     /// Whether that is where they belong.
     pub right: bool,
@@ -53,16 +53,26 @@ impl fmt::Display for Outcome {
     /// The summary, several lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "summary after {:.1} s", self.took.as_secs_f64())?;
-        let name = self.stages.iter().map(|stage| stage.name.len()).max().unwrap_or(0);
-        let spread = self.stages.iter().map(|stage| stage.spread.to_string().len()).max().unwrap_or(0);
+        let name = self
+            .stages
+            .iter()
+            .map(|stage| stage.name.len())
+            .max()
+            .unwrap_or(0);
+        let spread = self
+            .stages
+            .iter()
+            .map(|stage| stage.spread.to_string().len())
+            .max()
+            .unwrap_or(0);
         for stage in &self.stages {
             let took = match stage.took {
                 Some(took) => format!("{:.2} s", took.as_secs_f64()),
-                None => "not in time".to_owned(),
+                None => "-".to_owned(),
             };
             let verdict = if stage.right { "ok" } else { "WRONG" };
             let line = format!(
-                "  {:<name$}  {:<spread$}  {took:>11}  {verdict:<5}  {}",
+                "  {:<name$}  {:<spread$}  {took:>7}  {verdict:<5}  {}",
                 stage.name,
                 stage.spread.to_string(),
                 stage.note
@@ -131,6 +141,11 @@ mod tests {
         outcome.wrong.push("the freeze cost 2 connections".to_owned());
 
         assert!(!outcome.is_good());
-        assert!(outcome.to_string().contains("WRONG: the freeze cost 2 connections"), "{outcome}");
+        assert!(
+            outcome
+                .to_string()
+                .contains("WRONG: the freeze cost 2 connections"),
+            "{outcome}"
+        );
     }
 }

@@ -47,7 +47,7 @@ pub struct Plan {
 }
 
 /// About what the pool itself needs: to fill, to fall, to come home.
-const WORK: Duration = Duration::from_secs(9);
+const WORK: Duration = Duration::from_secs(5);
 /// Calm stretches in the story, the freeze included.
 const STRETCHES: u32 = 5;
 const SHORTEST_CALM: Duration = Duration::from_millis(300);

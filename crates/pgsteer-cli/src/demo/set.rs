@@ -36,13 +36,20 @@ impl Set {
         }
         let sim = builder.build();
         let addresses = sim.listen().await;
-        let addresses = addresses.map_err(|error| Failure::work(format!("cannot listen on loopback: {error}")))?;
-        let servers = SERVERS.iter().zip(addresses).map(|((name, zone), address)| Placed {
-            name,
-            zone,
-            host: HostKey::new(address.ip().to_string(), address.port()),
-        });
-        Ok(Set { servers: servers.collect(), sim })
+        let addresses =
+            addresses.map_err(|error| Failure::work(format!("cannot listen on loopback: {error}")))?;
+        let servers = SERVERS
+            .iter()
+            .zip(addresses)
+            .map(|((name, zone), address)| Placed {
+                name,
+                zone,
+                host: HostKey::new(address.ip().to_string(), address.port()),
+            });
+        Ok(Set {
+            servers: servers.collect(),
+            sim,
+        })
     }
 
     /// The servers, those of a zone together.
@@ -53,7 +60,10 @@ impl Set {
     /// Where the pool starts from: the first server of each zone.
     pub(super) fn seeds(&self) -> Vec<HostKey> {
         let first_of_zone = |at: &usize| *at == 0 || self.servers[*at].zone != self.servers[*at - 1].zone;
-        (0..self.servers.len()).filter(first_of_zone).map(|at| self.servers[at].host.clone()).collect()
+        (0..self.servers.len())
+            .filter(first_of_zone)
+            .map(|at| self.servers[at].host.clone())
+            .collect()
     }
 
     /// The pool's sessions as the servers themselves count them, by server; those that ask for the list of servers are

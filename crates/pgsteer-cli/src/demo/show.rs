@@ -27,6 +27,7 @@ pub(super) struct Show {
     pub(super) plan: Plan,
     pub(super) set: Set,
     pub(super) pool: Pool,
+    pub(super) pool_started: Instant,
     pub(super) ledger: Arc<Ledger>,
     pub(super) board: Board,
 }
@@ -35,9 +36,19 @@ impl Show {
     /// Starts the servers, then the pool; no load yet.
     pub(super) async fn open(plan: Plan) -> Result<Self, Failure> {
         let set = Set::build(plan.seed).await?;
+        let pool_started = Instant::now();
         let pool = Pool::start(config(&plan, &set))?;
-        let ledger = Arc::new(Ledger::new(set.servers().iter().map(|server| server.host.clone())));
-        Ok(Show { plan, set, pool, ledger, board: Board::new() })
+        let ledger = Arc::new(Ledger::new(
+            set.servers().iter().map(|server| server.host.clone()),
+        ));
+        Ok(Show {
+            plan,
+            set,
+            pool,
+            pool_started,
+            ledger,
+            board: Board::new(),
+        })
     }
 
     /// Starts the load.
@@ -75,7 +86,8 @@ impl Show {
         let (snapshot, status) = (self.pool.cluster().snapshot(), self.pool.status());
         let samples = self.board.samples();
         let now = tokio::time::Instant::now().into_std();
-        let count = |counts: &std::collections::BTreeMap<HostKey, u32>, host| counts.get(host).copied().unwrap_or(0);
+        let count =
+            |counts: &std::collections::BTreeMap<HostKey, u32>, host| counts.get(host).copied().unwrap_or(0);
         let servers = self.set.servers().iter().map(|server| ServerScene {
             name: server.name.to_owned(),
             zone: server.zone.to_owned(),
@@ -87,7 +99,11 @@ impl Show {
                 .map(|failure| failure.next_probe.saturating_duration_since(now)),
             connections: count(&snapshot.counts, &server.host),
             opening: count(&snapshot.pending, &server.host),
-            per_second: samples.last().and_then(|sample| sample.by_host.get(&server.host)).copied().unwrap_or(0.0),
+            per_second: samples
+                .last()
+                .and_then(|sample| sample.by_host.get(&server.host))
+                .copied()
+                .unwrap_or(0.0),
         });
         Scene {
             elapsed: self.board.elapsed(),
@@ -100,14 +116,19 @@ impl Show {
             waiting: status.waiting,
             answered: self.ledger.answered(),
             failed: self.ledger.failed(),
-            samples: samples.iter().map(|sample| (sample.per_second, sample.p99)).collect(),
+            samples: samples
+                .iter()
+                .map(|sample| (sample.per_second, sample.p99))
+                .collect(),
             events: self.board.events_from(0),
         }
     }
 
     /// Does something to a server, and tells.
     pub(super) fn act(&self, name: &str, condition: Condition) {
-        let Some(server) = self.set.servers().iter().find(|server| server.name == name) else { return };
+        let Some(server) = self.set.servers().iter().find(|server| server.name == name) else {
+            return;
+        };
         let before = self.board.condition(&server.host);
         let words = match (before, condition) {
             (_, Condition::Killed) => "killed",

@@ -50,7 +50,9 @@ pub struct Expected {
 impl Expected {
     /// Evenly on the servers of these zones.
     pub fn in_zones(zones: &[&str]) -> Self {
-        Expected { zones: zones.iter().map(|zone| (*zone).to_owned()).collect() }
+        Expected {
+            zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
+        }
     }
 
     /// Whether `size` connections are spread like this.
@@ -60,13 +62,21 @@ impl Expected {
     /// What is wrong, in words.
     pub fn check(&self, spread: &Spread, size: u32) -> Result<(), String> {
         let zones = self.zones.join(" and ");
-        let (inside, outside): (Vec<&Share>, Vec<&Share>) =
-            spread.0.iter().partition(|share| self.zones.contains(&share.zone));
+        let (inside, outside): (Vec<&Share>, Vec<&Share>) = spread
+            .0
+            .iter()
+            .partition(|share| self.zones.contains(&share.zone));
         if let Some(stray) = outside.iter().find(|share| share.connections > 0) {
-            return Err(format!("{} on {}, outside zone {zones} ({spread})", stray.connections, stray.server));
+            return Err(format!(
+                "{} on {}, outside zone {zones} ({spread})",
+                stray.connections, stray.server
+            ));
         }
         if spread.total() != size {
-            return Err(format!("{} connections instead of {size} ({spread})", spread.total()));
+            return Err(format!(
+                "{} connections instead of {size} ({spread})",
+                spread.total()
+            ));
         }
         let counts = || inside.iter().map(|share| share.connections);
         let (most, least) = (counts().max().unwrap_or(0), counts().min().unwrap_or(0));

@@ -17,7 +17,7 @@ use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 
 /// How often the pool is looked at while something is waited for.
-const GLANCE: Duration = Duration::from_millis(20);
+const GLANCE: Duration = Duration::from_millis(5);
 /// How long a spread that was right may be seen wrong for a moment, as while a connection is replaced.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -27,7 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// If the demo cannot be set up; a story that goes wrong is an [`Outcome`].
 pub(super) async fn play(show: &Show, interrupt: &Interrupt) -> Result<Outcome, Failure> {
-    let mut story = Story { show, stages: Vec::new(), kills: Vec::new(), kill_to_full: None, wrong: Vec::new() };
+    let mut story = Story {
+        show,
+        stages: Vec::new(),
+        kills: Vec::new(),
+        kill_to_full: None,
+        wrong: Vec::new(),
+    };
     let load = show.load();
     let interrupted = tokio::select! {
         () = story.tell() => false,
@@ -66,19 +72,37 @@ impl Story<'_> {
 
     async fn fill(&mut self) {
         let plan = &self.show.plan;
-        self.begin("filling the pool", &format!("{} connections wanted, zone {HOME} preferred", plan.pool_size));
+        self.begin(
+            "filling the pool",
+            &format!("{} connections wanted, zone {HOME} preferred", plan.pool_size),
+        );
         let expected = plan.at_home.clone();
-        let took = self.wait_for(&expected).await;
+        let took = self
+            .wait_for(&expected)
+            .await
+            .map(|_| self.show.pool_started.elapsed());
         self.show_calm().await;
         self.end("filled", &expected, took, String::new()).await;
     }
 
     async fn lose_home(&mut self) {
-        self.begin(&format!("zone {HOME} is lost"), "both its servers are killed, under load");
+        self.begin(
+            &format!("zone {HOME} is lost"),
+            "both its servers are killed, under load",
+        );
         let killed = Instant::now();
-        for server in self.show.set.servers().iter().filter(|server| server.zone == HOME) {
+        for server in self
+            .show
+            .set
+            .servers()
+            .iter()
+            .filter(|server| server.zone == HOME)
+        {
             // Noted first: a query may fail before the call returns.
-            self.kills.push(Kill { host: server.host.clone(), at: Instant::now() });
+            self.kills.push(Kill {
+                host: server.host.clone(),
+                at: Instant::now(),
+            });
             self.show.act(server.name, Condition::Killed);
         }
         let expected = self.show.plan.away.clone();
@@ -88,12 +112,22 @@ impl Story<'_> {
         }
         self.show_calm().await;
         let note = format!("{} queries lost in flight", self.show.ledger.failed());
-        self.end(&format!("zone {HOME} lost"), &expected, took, note).await;
+        self.end(&format!("zone {HOME} lost"), &expected, took, note)
+            .await;
     }
 
     async fn come_home(&mut self) {
-        self.begin(&format!("zone {HOME} is back"), "its servers run again; connections move home in batches");
-        for server in self.show.set.servers().iter().filter(|server| server.zone == HOME) {
+        self.begin(
+            &format!("zone {HOME} is back"),
+            "its servers run again; connections move home in batches",
+        );
+        for server in self
+            .show
+            .set
+            .servers()
+            .iter()
+            .filter(|server| server.zone == HOME)
+        {
             self.show.act(server.name, Condition::Up);
         }
         let moved_before = self.show.pool.status().totals.moved;
@@ -107,30 +141,49 @@ impl Story<'_> {
         let moved = self.show.pool.status().totals.moved - moved_before;
         let batch = u64::from(self.show.plan.rebalance_batch);
         if largest > batch {
-            self.went_wrong(format!("{largest} connections were moved at one time, more than {batch}"));
+            self.went_wrong(format!(
+                "{largest} connections were moved at one time, more than {batch}"
+            ));
         }
         self.show_calm().await;
         let note = format!("{moved} connections moved, at most {largest} at a time");
-        self.end(&format!("zone {HOME} back"), &expected, took, note).await;
+        self.end(&format!("zone {HOME} back"), &expected, took, note)
+            .await;
     }
 
     async fn freeze_one(&mut self) {
         let show = self.show;
-        self.begin(&format!("server {FREEZES} is frozen"), "its queries wait; the rest of the pool must not");
+        self.begin(
+            &format!("server {FREEZES} is frozen"),
+            "its queries wait; the rest of the pool must not",
+        );
         let lost_before = (show.pool.status().totals.lost, show.ledger.failed());
         let before = self.answered();
         show.act(FREEZES, Condition::Frozen);
         sleep(show.plan.frozen).await;
         let during: Vec<(&str, u64)> = difference(&before, &self.answered());
-        let on_others: u64 = during.iter().filter(|(name, _)| *name != FREEZES).map(|(_, count)| count).sum();
+        let on_others: u64 = during
+            .iter()
+            .filter(|(name, _)| *name != FREEZES)
+            .map(|(_, count)| count)
+            .sum();
         if on_others == 0 {
             self.went_wrong(format!("no query was answered while {FREEZES} was frozen"));
         }
         let expected = show.plan.at_home.clone();
         let note = format!("{on_others} queries answered by the other servers meanwhile");
-        self.end(&format!("{FREEZES} frozen"), &expected, Some(show.plan.frozen), note).await;
+        self.end(
+            &format!("{FREEZES} frozen"),
+            &expected,
+            Some(show.plan.frozen),
+            note,
+        )
+        .await;
 
-        self.begin(&format!("server {FREEZES} is thawed"), "the queries that waited are answered, none is lost");
+        self.begin(
+            &format!("server {FREEZES} is thawed"),
+            "the queries that waited are answered, none is lost",
+        );
         let before = self.answered();
         let thawed = Instant::now();
         show.act(FREEZES, Condition::Up);
@@ -145,15 +198,22 @@ impl Story<'_> {
         let lost_after = (show.pool.status().totals.lost, show.ledger.failed());
         if lost_after != lost_before {
             let (connections, queries) = (lost_after.0 - lost_before.0, lost_after.1 - lost_before.1);
-            self.went_wrong(format!("the freeze cost {connections} connections and {queries} queries"));
+            self.went_wrong(format!(
+                "the freeze cost {connections} connections and {queries} queries"
+            ));
         }
-        self.end(&format!("{FREEZES} thawed"), &expected, back, "nothing lost, nothing moved".to_owned()).await;
+        self.end(
+            &format!("{FREEZES} thawed"),
+            &expected,
+            back,
+            "nothing lost, nothing moved".to_owned(),
+        )
+        .await;
     }
 
     async fn last_look(&mut self) {
         let expected = self.show.plan.at_the_end.clone();
-        let took = self.wait_for(&expected).await;
-        self.end("at the end", &expected, took, String::new()).await;
+        self.end("at the end", &expected, None, String::new()).await;
     }
 
     fn begin(&self, stage: &str, words: &str) {
@@ -166,10 +226,19 @@ impl Story<'_> {
         let verdict = self.settled(expected, PATIENCE).await;
         let spread = self.show.spread();
         match &verdict {
-            Ok(()) => self.show.board.tell(Kind::Seen, format!("{name}: {spread}{}", after(took))),
+            Ok(()) => self
+                .show
+                .board
+                .tell(Kind::Seen, format!("{name}: {spread}{}", after(took))),
             Err(reason) => self.went_wrong(format!("{name}: {reason}")),
         }
-        self.stages.push(StageEnd { name: name.to_owned(), spread, took, right: verdict.is_ok(), note });
+        self.stages.push(StageEnd {
+            name: name.to_owned(),
+            spread,
+            took,
+            right: verdict.is_ok(),
+            note,
+        });
     }
 
     fn went_wrong(&mut self, reason: String) {
@@ -180,7 +249,10 @@ impl Story<'_> {
     /// Waits until the connections are where they should be; how long that took, or `None` after the plan's limit.
     async fn wait_for(&self, expected: &Expected) -> Option<Duration> {
         let started = Instant::now();
-        self.settled(expected, self.show.plan.limit).await.ok().map(|()| started.elapsed())
+        self.settled(expected, self.show.plan.limit)
+            .await
+            .ok()
+            .map(|()| started.elapsed())
     }
 
     /// Waits, for `limit` at most, until the connections are where they should be.
@@ -202,16 +274,23 @@ impl Story<'_> {
     /// Queries answered so far, by server.
     fn answered(&self) -> Vec<(&'static str, u64)> {
         let servers = self.show.set.servers().iter();
-        servers.map(|server| (server.name, self.show.ledger.answered_by(&server.host))).collect()
+        servers
+            .map(|server| (server.name, self.show.ledger.answered_by(&server.host)))
+            .collect()
     }
 
     fn outcome(self, interrupted: bool) -> Outcome {
         let losses = self.show.ledger.losses();
-        let excused = losses.iter().filter(|loss| loss.is_in_flight(&self.kills)).count() as u64;
+        let excused = losses
+            .iter()
+            .filter(|loss| loss.is_in_flight(&self.kills))
+            .count() as u64;
         let unexplained = self.show.ledger.failed().saturating_sub(excused);
         let mut wrong = self.wrong;
         if unexplained > 0 {
-            wrong.push(format!("{unexplained} operations failed for another reason than a killed server"));
+            wrong.push(format!(
+                "{unexplained} operations failed for another reason than a killed server"
+            ));
         }
         Outcome {
             took: self.show.board.elapsed(),
@@ -234,7 +313,10 @@ struct Batches<'a> {
 
 impl<'a> Batches<'a> {
     fn of(show: &'a Show) -> Self {
-        Batches { show, largest: AtomicU64::new(0) }
+        Batches {
+            show,
+            largest: AtomicU64::new(0),
+        }
     }
 
     /// Watches, for ever. Cancel safe.
@@ -258,9 +340,14 @@ impl<'a> Batches<'a> {
 }
 
 fn after(took: Option<Duration>) -> String {
-    took.map(|took| format!(" after {:.2} s", took.as_secs_f64())).unwrap_or_default()
+    took.map(|took| format!(" after {:.2} s", took.as_secs_f64()))
+        .unwrap_or_default()
 }
 
 fn difference<'a>(before: &[(&'a str, u64)], after: &[(&'a str, u64)]) -> Vec<(&'a str, u64)> {
-    before.iter().zip(after).map(|((name, before), (_, after))| (*name, after - before)).collect()
+    before
+        .iter()
+        .zip(after)
+        .map(|((name, before), (_, after))| (*name, after - before))
+        .collect()
 }

@@ -45,14 +45,26 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
             "pool of {}: {} leased, {} idle, {} opening, {} callers waiting   {} answered   ",
             scene.pool_size, scene.leased, scene.idle, scene.opening, scene.waiting, scene.answered
         )),
-        Span::styled(format!("{} failed", scene.failed), if scene.failed == 0 { Style::new() } else { bad() }),
+        Span::styled(
+            format!("{} failed", scene.failed),
+            if scene.failed == 0 { Style::new() } else { bad() },
+        ),
         Span::styled("   q: end", quiet()),
     ]);
     frame.render_widget(Paragraph::new(vec![first, second]), area);
 }
 
 fn draw_servers(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
-    let header = Row::new(["zone", "level", "server", "state", "the pool sees", "connections", "", "queries/s"]);
+    let header = Row::new([
+        "zone",
+        "level",
+        "server",
+        "state",
+        "the pool sees",
+        "connections",
+        "",
+        "queries/s",
+    ]);
     let mut zone = "";
     let rows: Vec<Row<'_>> = scene
         .servers
@@ -73,9 +85,12 @@ fn draw_servers(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
         Constraint::Length(8),
         Constraint::Length(9),
     ];
-    let table = Table::new(rows, widths)
-        .header(header.style(quiet()))
-        .block(Block::new().borders(Borders::ALL).border_style(quiet()).title("servers"));
+    let table = Table::new(rows, widths).header(header.style(quiet())).block(
+        Block::new()
+            .borders(Borders::ALL)
+            .border_style(quiet())
+            .title("servers"),
+    );
     frame.render_widget(table, area);
 }
 
@@ -90,11 +105,27 @@ fn row(server: &ServerScene, first_of_zone: bool, pool_size: u32) -> Row<'static
         Some(Duration::ZERO) => Span::styled("left out, probing", bad()),
         Some(left) => Span::styled(format!("left out for {:.1} s", left.as_secs_f64()), bad()),
     };
-    let bar_style = if server.condition == Condition::Frozen { style } else { good() };
-    let opening = if server.opening > 0 { format!("{} +{}", server.connections, server.opening) } else { server.connections.to_string() };
+    let bar_style = if server.condition == Condition::Frozen {
+        style
+    } else {
+        good()
+    };
+    let opening = if server.opening > 0 {
+        format!("{} +{}", server.connections, server.opening)
+    } else {
+        server.connections.to_string()
+    };
     Row::new([
-        Cell::new(if first_of_zone { server.zone.clone() } else { String::new() }),
-        Cell::new(server.level.map_or_else(|| "-".to_owned(), |level| level.to_string())),
+        Cell::new(if first_of_zone {
+            server.zone.clone()
+        } else {
+            String::new()
+        }),
+        Cell::new(
+            server
+                .level
+                .map_or_else(|| "-".to_owned(), |level| level.to_string()),
+        ),
         Cell::new(server.name.clone()),
         Cell::new(Span::styled(state, style)),
         Cell::new(seen),
@@ -110,30 +141,58 @@ fn row(server: &ServerScene, first_of_zone: bool, pool_size: u32) -> Row<'static
 /// Cells of a bar for this many connections; at least one if there is any.
 fn cells(connections: u32, pool_size: u32) -> usize {
     let cells = connections as usize * BAR as usize / pool_size.max(1) as usize;
-    if connections > 0 { cells.clamp(1, BAR as usize) } else { 0 }
+    if connections > 0 {
+        cells.clamp(1, BAR as usize)
+    } else {
+        0
+    }
 }
 
 fn draw_charts(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
     let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(area);
     let (per_second, p99) = scene.newest();
-    let throughput = scene.samples.iter().map(|(per_second, _)| per_second.round() as u64);
+    let throughput = scene
+        .samples
+        .iter()
+        .map(|(per_second, _)| per_second.round() as u64);
     let slowness = scene.samples.iter().map(|(_, p99)| p99.as_micros() as u64);
     let millis = p99.as_secs_f64() * 1000.0;
-    chart(frame, left, format!("queries/s: {per_second:.0}"), throughput.collect(), Color::Green);
-    chart(frame, right, format!("p99: {millis:.1} ms"), slowness.collect(), Color::Magenta);
+    chart(
+        frame,
+        left,
+        format!("queries/s: {per_second:.0}"),
+        throughput.collect(),
+        Color::Green,
+    );
+    chart(
+        frame,
+        right,
+        format!("p99: {millis:.1} ms"),
+        slowness.collect(),
+        Color::Magenta,
+    );
 }
 
 /// The newest values that fit, the newest at the right.
 fn chart(frame: &mut Frame<'_>, area: Rect, title: String, values: Vec<u64>, color: Color) {
-    let block = Block::new().borders(Borders::ALL).border_style(quiet()).title(title);
+    let block = Block::new()
+        .borders(Borders::ALL)
+        .border_style(quiet())
+        .title(title);
     let fitting = usize::from(block.inner(area).width);
     let newest = values.len().saturating_sub(fitting);
-    let chart = Sparkline::default().block(block).data(&values[newest..]).style(Style::new().fg(color));
+    let chart = Sparkline::default()
+        .block(block)
+        .data(&values[newest..])
+        .style(Style::new().fg(color));
     frame.render_widget(chart, area);
 }
 
 fn draw_events(frame: &mut Frame<'_>, area: Rect, scene: &Scene) {
-    let block = Block::new().borders(Borders::ALL).border_style(quiet()).title("events");
+    let block = Block::new()
+        .borders(Borders::ALL)
+        .border_style(quiet())
+        .title("events");
     let fitting = usize::from(block.inner(area).height);
     let newest = scene.events.len().saturating_sub(fitting);
     let lines: Vec<Line<'_>> = scene.events[newest..].iter().map(event).collect();

@@ -58,7 +58,11 @@ pub async fn run(
             () = interrupt.asked() => {}
         }
     }
-    if reached { Ok(()) } else { Err(Failure::Work("no server could be reached".to_owned())) }
+    if reached {
+        Ok(())
+    } else {
+        Err(Failure::Work("no server could be reached".to_owned()))
+    }
 }
 
 fn print(look: &Look, arguments: &TopologyArguments, output: &mut Output) -> Result<(), Failure> {
@@ -98,7 +102,11 @@ async fn look(
 fn hosts(cluster: &Cluster) -> Vec<HostKey> {
     let snapshot = cluster.snapshot();
     let mut hosts: Vec<HostKey> = snapshot.servers.iter().map(|server| server.key.clone()).collect();
-    let seeds = snapshot.seeds.iter().filter(|seed| !hosts.contains(seed)).cloned();
+    let seeds = snapshot
+        .seeds
+        .iter()
+        .filter(|seed| !hosts.contains(seed))
+        .cloned();
     let seeds: Vec<HostKey> = seeds.collect();
     hosts.extend(seeds);
     hosts
@@ -119,7 +127,11 @@ async fn walk(cluster: &Cluster, held: &mut Vec<ClusterConnection>, hosts: usize
     let until = Instant::now() + WALK_LIMIT;
     for _ in 0..=hosts {
         let snapshot = cluster.snapshot();
-        if snapshot.placement.iter().all(|host| snapshot.counts.contains_key(host)) {
+        if snapshot
+            .placement
+            .iter()
+            .all(|host| snapshot.counts.contains_key(host))
+        {
             return None;
         }
         match timeout_at(until, cluster.connect()).await {
@@ -140,7 +152,10 @@ struct Refusal {
 
 impl Refusal {
     fn of(error: &Error) -> Self {
-        Refusal { reason: error.to_string(), hint: hint(error) }
+        Refusal {
+            reason: error.to_string(),
+            hint: hint(error),
+        }
     }
 }
 

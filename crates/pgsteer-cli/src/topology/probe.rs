@@ -37,7 +37,9 @@ pub(super) async fn all(config: &Config, hosts: &[HostKey]) -> Probes {
     for host in hosts {
         let (host, alone) = (host.clone(), alone(config, host));
         probes.spawn(async move {
-            let probe = one(alone).await.unwrap_or_else(|error| Probe::Failed(reason(&error)));
+            let probe = one(alone)
+                .await
+                .unwrap_or_else(|error| Probe::Failed(reason(&error)));
             (host, probe)
         });
     }
@@ -46,7 +48,11 @@ pub(super) async fn all(config: &Config, hosts: &[HostKey]) -> Probes {
 
 /// The same settings with this host alone.
 fn alone(config: &Config, host: &HostKey) -> Config {
-    config.clone().hosts([host]).load_balance(LoadBalance::Off).topology_keys("")
+    config
+        .clone()
+        .hosts([host])
+        .load_balance(LoadBalance::Off)
+        .topology_keys("")
 }
 
 async fn one(config: Config) -> Result<Probe, Error> {
@@ -54,8 +60,14 @@ async fn one(config: Config) -> Result<Probe, Error> {
     let started = Instant::now();
     let connection = cluster.connect().await?;
     let connect = started.elapsed();
-    let (round_trip, in_recovery) = timeout(ROLE_LIMIT, role(&connection)).await.unwrap_or((None, None));
-    Ok(Probe::Reached { connect, round_trip, in_recovery })
+    let (round_trip, in_recovery) = timeout(ROLE_LIMIT, role(&connection))
+        .await
+        .unwrap_or((None, None));
+    Ok(Probe::Reached {
+        connect,
+        round_trip,
+        in_recovery,
+    })
 }
 
 async fn role(client: &Client) -> (Option<Duration>, Option<bool>) {
@@ -63,7 +75,8 @@ async fn role(client: &Client) -> (Option<Duration>, Option<bool>) {
     let answer = client.simple_query(ROLE_QUERY).await;
     let round_trip = started.elapsed();
     // A server that refuses the question has answered all the same.
-    let answered = answer.as_ref().is_ok_and(|_| true) || answer.as_ref().is_err_and(|error| error.as_db_error().is_some());
+    let answered = answer.as_ref().is_ok_and(|_| true)
+        || answer.as_ref().is_err_and(|error| error.as_db_error().is_some());
     let in_recovery = answer.ok().and_then(|messages| {
         messages.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten().map(|value| value == "t"),

@@ -94,11 +94,21 @@ impl Look {
             servers.push(row);
         }
         let listed = |seed: &&HostKey| !snapshot.servers.iter().any(|server| server.key == **seed);
-        servers.extend(snapshot.seeds.iter().filter(listed).map(|seed| ServerRow::new(seed, snapshot, probes, now)));
+        servers.extend(
+            snapshot
+                .seeds
+                .iter()
+                .filter(listed)
+                .map(|seed| ServerRow::new(seed, snapshot, probes, now)),
+        );
         Look {
             discovering: snapshot.discovering,
             discovered: snapshot.discovered,
-            discovery_failure: snapshot.discovery.last_failure.as_ref().map(|(_, reason)| reason.clone()),
+            discovery_failure: snapshot
+                .discovery
+                .last_failure
+                .as_ref()
+                .map(|(_, reason)| reason.clone()),
             servers,
             hint: refused.as_ref().and_then(|refused| refused.hint),
             refused: refused.map(|refused| refused.reason),
@@ -116,8 +126,14 @@ impl Look {
             let error = server.error.as_ref()?;
             Some(format!("warning: {} cannot be reached: {error}", server.name()))
         });
-        let discovery = self.discovery_failure.iter().map(|reason| format!("warning: discovery failed: {reason}"));
-        let refused = self.refused.iter().map(|reason| format!("warning: a pool would get no connection: {reason}"));
+        let discovery = self
+            .discovery_failure
+            .iter()
+            .map(|reason| format!("warning: discovery failed: {reason}"));
+        let refused = self
+            .refused
+            .iter()
+            .map(|reason| format!("warning: a pool would get no connection: {reason}"));
         let hint = self.hint.iter().map(|hint| format!("hint: {hint}"));
         unreachable.chain(discovery).chain(refused).chain(hint).collect()
     }
@@ -156,7 +172,11 @@ impl ServerRow {
             error: None,
         };
         match probes.get(key) {
-            Some(Probe::Reached { connect, round_trip, in_recovery }) => {
+            Some(Probe::Reached {
+                connect,
+                round_trip,
+                in_recovery,
+            }) => {
                 row.reachable = true;
                 row.in_recovery = *in_recovery;
                 row.connect_us = Some(micros(*connect));

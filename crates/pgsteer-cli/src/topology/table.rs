@@ -2,18 +2,37 @@
 
 use super::report::{Look, ServerRow};
 
-const HEADER: [&str; 9] = ["SERVER", "NODE", "PLACEMENT", "LEVEL", "USE", "CONNS", "CONNECT", "ROUND TRIP", "STATE"];
+const HEADER: [&str; 9] = [
+    "SERVER",
+    "NODE",
+    "PLACEMENT",
+    "LEVEL",
+    "USE",
+    "CONNS",
+    "CONNECT",
+    "ROUND TRIP",
+    "STATE",
+];
 const GAP: &str = "  ";
 
 /// The table, its last line ended.
 pub(super) fn table(look: &Look) -> String {
     let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(look.servers.iter().map(cells));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
     let mut table = String::new();
     for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         table.push_str(cells.join(GAP).trim_end());
         table.push('\n');
     }
@@ -22,7 +41,10 @@ pub(super) fn table(look: &Look) -> String {
 
 fn cells(server: &ServerRow) -> [String; HEADER.len()] {
     let dash = || "-".to_owned();
-    let placement = server.placement.as_ref().map(|place| format!("{}.{}.{}", place.cloud, place.region, place.zone));
+    let placement = server
+        .placement
+        .as_ref()
+        .map(|place| format!("{}.{}.{}", place.cloud, place.region, place.zone));
     let usage = match (server.chosen, server.allowed) {
         (true, _) => "new",
         (false, true) => "stay",
