@@ -2,6 +2,12 @@
 //! preemption bound given with each. Words have two idle bits here, so that three slots are two words.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgsteer-core --release --test loom_pool`.
 #![cfg(loom)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use loom::future::block_on;
 use loom::sync::Arc;
@@ -672,5 +678,48 @@ fn the_next_holder_never_gets_a_session_with_an_unanswered_request() {
             let end = if answered { PassEnd::Release } else { PassEnd::Rest };
             assert_eq!(session.end_pass(!answered, false), end);
         }
+    });
+}
+
+#[test]
+fn whoever_unparks_a_slot_sees_what_its_holder_did() {
+    explore(3, || {
+        let (pool, mut leases, _) = pool(1);
+        let mut lease = leases.pop().unwrap();
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let pool = Arc::clone(&pool);
+                thread::spawn(move || pool.unpark(0).map(|lease| pool.get(&lease).touched))
+            })
+            .collect();
+        touch(&pool, &mut lease);
+        pool.park(lease);
+        let seen: Vec<_> = others
+            .into_iter()
+            .filter_map(|other| other.join().unwrap())
+            .collect();
+        assert!(seen.len() + usize::from(pool.unpark(0).is_some()) == 1);
+        assert!(seen.iter().all(|&touched| touched == 1));
+    });
+}
+
+#[test]
+fn whoever_finds_a_session_quiet_sees_what_the_last_pass_recorded() {
+    explore(3, || {
+        let session = Arc::new(Session::new());
+        let recorded = Arc::new(AtomicBool::new(false));
+        session.wake();
+        let driver = {
+            let (session, recorded) = (Arc::clone(&session), Arc::clone(&recorded));
+            thread::spawn(move || {
+                session.begin_pass();
+                recorded.store(true, Ordering::Relaxed);
+                session.end_pass(false, false)
+            })
+        };
+        if session.outlook() == GiveBack::Clean {
+            assert!(recorded.load(Ordering::Relaxed));
+        }
+        assert_eq!(driver.join().unwrap(), PassEnd::Rest);
     });
 }

@@ -1,6 +1,12 @@
 //! Counts allocations: a checkout and its return make none, and neither does a wait once the queue has grown to its
 //! peak. The counter is per thread, so that the test harness does not disturb it.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![expect(
     unsafe_code,
     reason = "a global allocator cannot be written without it; this one forwards to the system's"

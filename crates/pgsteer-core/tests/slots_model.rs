@@ -1,6 +1,12 @@
 //! Random histories of one pool, compared after every event with a reference model that knows nothing of bits, words,
 //! slabs or locks: a state per slot, and a queue of waiters in order of arrival.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod slots_common;
 

@@ -1,5 +1,11 @@
 //! Leases, and what the keeper sees of slots that it does not own.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod slots_common;
 
@@ -194,4 +200,14 @@ fn an_empty_slot_that_is_given_back_is_unfit() {
     let mut lease = leases.pop().unwrap();
     pool.take(&mut lease);
     assert!(matches!(pool.give_back(lease), GivenBack::Unfit(_)));
+}
+
+#[test]
+fn leases_guards_and_waits_may_move_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<slots_common::Pool>();
+    shared::<Lease>();
+    shared::<Session>();
+    sent::<pgsteer_core::pool::Checkout<'_, slots_common::Connection, &'static str>>();
 }

@@ -1,5 +1,11 @@
 //! The session's table of states: what a pass, a return, the end of a connection and the keeper make of each other.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use pgsteer_core::pool::{GiveBack, PassEnd, Session};
 

@@ -1,6 +1,12 @@
 //! The pool on real threads: random use by several of them at once, every tenant checked to be with one owner only.
 //! What loom proves of small cases is tried here on large ones, with the true processor's reorderings.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod slots_common;
 
@@ -191,12 +197,10 @@ fn holders_drivers_and_keeper_share_slots_without_losing_one() {
             let session = &sessions[index as usize];
             match random.u8(..) {
                 0..8 => session.retire(),
-                8..64 => {
-                    if session.unpark() {
-                        let mut lease = pool.unpark(index).expect("the winner finds the lease");
-                        in_use.using(&pool, &mut lease);
-                        pool.release(lease);
-                    }
+                8..64 if session.unpark() => {
+                    let mut lease = pool.unpark(index).expect("the winner finds the lease");
+                    in_use.using(&pool, &mut lease);
+                    pool.release(lease);
                 }
                 _ => {}
             }

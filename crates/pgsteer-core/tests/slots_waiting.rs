@@ -1,5 +1,11 @@
 //! What somebody who waits for a slot can rely on: order, deadlines, hand-over, failing and closing.
 #![cfg(not(loom))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod slots_common;
 

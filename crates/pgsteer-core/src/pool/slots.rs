@@ -194,9 +194,11 @@ impl<T: Tenant, E> Slots<T, E> {
     /// slot from under the winner.
     pub fn unpark(&self, index: u32) -> Option<Lease> {
         let slot = &self.slots.get(index as usize)?.0;
-        slot.parked
-            .swap(false, Ordering::Acquire)
-            .then_some(Lease { pool: self.id, index })
+        let won = slot
+            .parked
+            .compare_exchange(true, false, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        won.then_some(Lease { pool: self.id, index })
     }
 
     /// The lease, if it is one of ours.

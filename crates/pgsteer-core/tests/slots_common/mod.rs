@@ -1,6 +1,12 @@
 //! What the tests of the slots share: a tenant that knows its slot, a keeper that remembers, wakers that count, and a
 //! way to wait on a thread. No runtime, so that these tests build with and without loom.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use pgsteer_core::pool::{HasSession, Keeper, Lease, Session, Slots, Tenant};
 use std::future::Future;
