@@ -1,5 +1,12 @@
 //! COPY into the ledger and out of it, by tokio-postgres and by hand.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, and only of tests"
+)]
+
 mod common;
 
 use bytes::Bytes;

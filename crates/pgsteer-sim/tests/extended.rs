@@ -1,6 +1,13 @@
 //! The extended protocol: prepared statements, portals with row limits, errors up to the Sync, and bytes that make no
 //! sense.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, and only of tests"
+)]
+
 mod common;
 
 use common::{Raw, client, field, kinds, sqlstate};
@@ -9,6 +16,7 @@ use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;
 
 type Out = bytes::BytesMut;
+type Write = Box<dyn FnOnce(&mut Out)>;
 
 fn parse(name: &str, sql: &str) -> impl FnOnce(&mut Out) {
     move |out| frontend::parse(name, sql, [], out).unwrap()
@@ -112,7 +120,7 @@ async fn flush_sends_what_there_is_without_ending_the_transaction() {
     .await;
     assert_eq!(kinds(&raw.until('C').await), "12C");
     assert!(sim.ledger().is_empty());
-    raw.send(|out| frontend::sync(out)).await;
+    raw.send(frontend::sync).await;
     raw.until('Z').await;
     assert_eq!(sim.ledger().len(), 1);
 }
@@ -122,9 +130,9 @@ async fn statements_and_portals_that_do_not_fit_are_refused() {
     let sim = Sim::new(1);
     let mut raw = Raw::log_in(&sim, "a").await;
     raw.send(parse("s", "SELECT 1")).await;
-    raw.send(|out| frontend::sync(out)).await;
+    raw.send(frontend::sync).await;
     raw.until('Z').await;
-    let rows: [(&str, Box<dyn FnOnce(&mut Out)>); 6] = [
+    let rows: [(&str, Write); 6] = [
         ("42P05", Box::new(parse("s", "SELECT 2"))),
         ("42601", Box::new(parse("", "SELECT 1; SELECT 2"))),
         ("26000", Box::new(|out| bind("", "unknown", out))),
@@ -149,7 +157,7 @@ async fn statements_and_portals_that_do_not_fit_are_refused() {
     ];
     for (sqlstate, write) in rows {
         raw.send(write).await;
-        raw.send(|out| frontend::sync(out)).await;
+        raw.send(frontend::sync).await;
         let messages = raw.until('Z').await;
         assert_eq!(kinds(&messages), "EZ", "{sqlstate}");
         assert_eq!(field(&messages[0], b'C'), sqlstate);

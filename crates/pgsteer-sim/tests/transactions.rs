@@ -1,5 +1,12 @@
 //! Transactions as the wire shows them: status bytes, command tags, savepoints, conflicts.
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, and only of tests"
+)]
+
 mod common;
 
 use common::{Raw, client, field, kinds, sqlstate};

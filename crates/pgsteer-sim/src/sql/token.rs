@@ -83,8 +83,8 @@ fn tokenize(sql: &str) -> Result<Vec<Token>, SqlError> {
         } else if rest.starts_with("--") {
             at += rest.find('\n').map_or(rest.len(), |end| end + 1);
             continue;
-        } else if rest.starts_with("/*") {
-            let end = rest[2..]
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            let end = comment
                 .find("*/")
                 .ok_or_else(|| SqlError::new("42601", "unterminated /* comment"))?;
             at += end + 4;

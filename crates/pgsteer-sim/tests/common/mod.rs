@@ -6,6 +6,12 @@
     missing_docs,
     reason = "each test binary uses its own part"
 )]
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, and only of tests"
+)]
 
 use std::time::Duration;
 
