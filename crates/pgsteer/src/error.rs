@@ -18,13 +18,13 @@ pub enum Error {
     Config(#[from] ConfigError),
     /// No connection came free in time. Says who holds what and what the last connects failed with.
     #[error("{0}")]
-    CheckoutTimeout(Box<Exhausted>),
+    CheckoutTimeout(Arc<Exhausted>),
     /// Nothing could be connected to; every host tried is listed with its state and reason.
     #[error("no host could be connected to: {0}")]
-    Connect(Box<ConnectFailed>),
+    Connect(Arc<ConnectFailed>),
     /// Every host refused the login: it is the credentials or the database name, not a host.
     #[error("every host refused the login; check user, password and database: {0}")]
-    Login(Box<ConnectFailed>),
+    Login(Arc<ConnectFailed>),
     /// The load-balance mode allows no server that is up.
     #[error("no node available: {}", refused_text(*.0))]
     NoNode(Refused),

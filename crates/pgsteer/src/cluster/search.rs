@@ -37,8 +37,8 @@ pub(crate) enum SearchError {
 impl From<SearchError> for Error {
     fn from(error: SearchError) -> Self {
         match error {
-            SearchError::Hosts(failed) => Error::Connect(Box::new(failed)),
-            SearchError::Login(failed) => Error::Login(Box::new(failed)),
+            SearchError::Hosts(failed) => Error::Connect(Arc::new(failed)),
+            SearchError::Login(failed) => Error::Login(Arc::new(failed)),
             SearchError::Refused(refused) => Error::NoNode(refused),
             SearchError::NoServer => Error::NoServer,
             SearchError::Stopped => Error::Closed,

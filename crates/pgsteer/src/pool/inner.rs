@@ -56,6 +56,9 @@ pub(super) enum Settlement {
     Failed,
 }
 
+/// How long a look at an exhausted pool may be used again.
+const DIAGNOSIS_AGE: Duration = Duration::from_millis(20);
+
 pub(super) struct Inner {
     pub(super) slots: Slots<Tenant, Error>,
     pub(super) sheets: Box<[Sheet]>,
@@ -66,6 +69,8 @@ pub(super) struct Inner {
     pub(super) counters: Counters,
     /// The newest failed search, for the error of a checkout that runs out of time.
     pub(super) last_failure: Mutex<Option<(Instant, Error)>>,
+    /// The last look at the exhausted pool.
+    pub(super) diagnosis: Mutex<Option<(Instant, Exhausted)>>,
     pub(super) keeper: mpsc::UnboundedSender<Message>,
     /// Rouses the keeper: a waiter with an earlier deadline came, or one that may make the pool grow.
     pub(super) nudge: Arc<Notify>,
@@ -244,11 +249,22 @@ impl Inner {
     #[cold]
     pub(super) fn exhausted(&self, waited: Duration) -> Error {
         Counters::add(&self.counters.timeouts);
+        Error::CheckoutTimeout(Arc::new(Exhausted { waited, ..self.diagnosis() }))
+    }
+
+    /// What an exhausted pool looks like now. Callers that run out of time together share one look.
+    fn diagnosis(&self) -> Exhausted {
         let now = super::now();
+        let mut shared = self.diagnosis.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, diagnosis)) = &*shared {
+            if now.saturating_duration_since(*at) < DIAGNOSIS_AGE {
+                return diagnosis.clone();
+            }
+        }
         let stats = self.planner().stats(self);
         let oldest = self.holders.held(now, |slot| self.leased_uses(slot)).into_iter().next();
-        Error::CheckoutTimeout(Box::new(Exhausted {
-            waited,
+        let diagnosis = Exhausted {
+            waited: Duration::ZERO,
             size: stats.size as u32,
             idle: stats.idle as u32,
             leased: stats.leased as u32,
@@ -258,7 +274,9 @@ impl Inner {
             oldest_holder: oldest.as_ref().map(|holder| holder.age),
             oldest_holder_at: oldest.and_then(|holder| holder.at).map(ToString::to_string),
             failures: self.known_failures(now),
-        }))
+        };
+        *shared = Some((now, diagnosis.clone()));
+        diagnosis
     }
 
     /// The newest connect failure per host: what the cluster remembers, and what the last failed search met.

@@ -110,6 +110,7 @@ impl Pool {
             holders: Holders::new(settings.pool_size, settings.record_holders),
             counters: Counters::default(),
             last_failure: Mutex::new(None),
+            diagnosis: Mutex::new(None),
             keeper,
             nudge,
             elastic: settings.min_idle < settings.pool_size,
