@@ -297,38 +297,37 @@ fn a_newcomer_never_overtakes_a_waiter() {
 #[test]
 fn a_newcomer_that_stalled_does_not_overtake_a_waiter_that_came_meanwhile() {
     explore(3, || {
-        // The newcomer may see the slot idle before the flag is raised and clear the bit only after.
+        // The newcomer may see the slot idle before anybody waits, and clear its bit only when it has come back.
         let (pool, mut leases, _) = pool(1);
         pool.release(leases.pop().unwrap());
+        let waits = Arc::new(AtomicBool::new(false));
         let newcomer = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || match pool.try_take() {
-                Take::Leased(lease) => pool.release(lease),
-                Take::Unfit(_) => panic!("every tenant is fit"),
-                Take::Empty => {}
+            let (pool, waits) = (Arc::clone(&pool), Arc::clone(&waits));
+            thread::spawn(move || {
+                if let Take::Leased(lease) = pool.try_take() {
+                    assert!(!waits.load(Ordering::Relaxed), "overtook");
+                    pool.release(lease);
+                }
             })
         };
-        let mut leases = Vec::new();
-        while let Some(lease) = pool.claim(0) {
-            leases.push(lease);
-        }
-        let mut checkout = pool.checkout(None);
-        match poll_once(&mut checkout) {
-            Poll::Ready(lease) => leases.push(lease.unwrap()),
+        let claimed = pool.claim(0);
+        let mut waiter = pool.checkout(None);
+        let taken = match poll_once(&mut waiter) {
+            Poll::Ready(lease) => lease.ok(),
             Poll::Pending => {
-                leases.drain(..).for_each(|lease| pool.release(lease));
+                // If the claim failed, the newcomer may have been first, and rightly have the slot.
+                waits.store(claimed.is_some(), Ordering::Relaxed);
+                claimed.into_iter().for_each(|lease| pool.release(lease));
                 newcomer.join().unwrap();
-                let Poll::Ready(Ok(lease)) = poll_once(&mut checkout) else {
+                let Poll::Ready(Ok(lease)) = poll_once(&mut waiter) else {
                     panic!("nobody else is left")
                 };
                 pool.release(lease);
                 assert_eq!((pool.idle(), pool.waiting()), (1, 0));
                 return;
             }
-        }
-        newcomer.join().unwrap();
-        leases.drain(..).for_each(|lease| pool.release(lease));
-        assert_eq!((pool.idle(), pool.waiting()), (1, 0));
+        };
+        assert!(taken.is_some() && claimed.is_none());
     });
 }
 

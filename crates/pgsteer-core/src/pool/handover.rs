@@ -90,18 +90,19 @@ impl<T: Tenant, E> Slots<T, E> {
             return;
         }
         let Some(lease) = self.claim(index) else { return };
-        if queue.closed || !self.fits(&lease) {
-            drop(queue);
-            self.keeper.receive(lease);
-            return;
-        }
-        match queue.grant(lease) {
+        let granted = if self.fits(&lease) {
+            queue.grant(lease)
+        } else {
+            Err(lease)
+        };
+        match granted {
             Ok(waker) => {
                 self.unlock(queue);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
+            // Unfit, or nobody waits because the pool is closed.
             Err(lease) => {
                 drop(queue);
                 self.keeper.receive(lease);
