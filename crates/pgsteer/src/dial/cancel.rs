@@ -1,4 +1,5 @@
-//! Ways to get a connection out of what it is doing: a cancel request on a socket of its own, and ROLLBACK.
+//! Getting a connection out of what it is doing: a cancel request on a socket of its own. It relies on the world's
+//! dialler, at the address the connection itself has, and never resolves a name again.
 
 use std::io;
 use std::time::Duration;
@@ -61,30 +62,5 @@ impl std::fmt::Debug for Canceller {
         f.debug_struct("Canceller")
             .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a rollback did not succeed. The connection's state is unknown; it should be closed.
-#[derive(Debug)]
-pub(crate) enum RollbackError {
-    /// No answer within the limit.
-    TimedOut,
-    /// The server or the connection failed.
-    Failed(tokio_postgres::Error),
-}
-
-/// Sends ROLLBACK and waits for the answer. Outside a transaction the server answers with a warning, which is fine.
-///
-/// Dropping the future leaves the request on the wire: its answer is read by the driver, and the session is busy until
-/// then.
-///
-/// # Errors
-///
-/// The driver's error, or that the answer did not come within `limit`.
-pub(crate) async fn rollback(client: &Client, limit: Duration) -> Result<(), RollbackError> {
-    match timeout(limit, client.batch_execute("ROLLBACK")).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(RollbackError::Failed(error)),
-        Err(_) => Err(RollbackError::TimedOut),
     }
 }

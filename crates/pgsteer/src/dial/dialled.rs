@@ -1,12 +1,10 @@
 //! A connection that has just been opened, not yet driven by a task of its own.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use pgsteer_core::pool::Session;
 use tokio_postgres::Client;
 
-use super::NOT_YET;
 use super::cancel::Canceller;
 use super::control::Handle;
 use super::driver::Driver;
@@ -27,11 +25,13 @@ pub(crate) struct Dialled {
     /// Orders to the driver; the way to name an owner.
     pub(crate) handle: Handle,
     /// The address it is connected to.
+    #[allow(
+        dead_code,
+        reason = "for people: which of a name's addresses a connection is on"
+    )]
     pub(crate) peer: Endpoint,
     /// Cancels what it is doing.
     pub(crate) canceller: Canceller,
-    /// How long the dial took.
-    pub(crate) took: Duration,
 }
 
 impl Dialled {
@@ -52,22 +52,20 @@ impl Dialled {
             handle,
             peer,
             canceller,
-            took: NOT_YET,
         }
-    }
-
-    pub(super) fn after(self, took: Duration) -> Self {
-        Dialled { took, ..self }
     }
 
     /// Drives the connection on a task of its own and gives out the client. `guard` is dropped when the socket is
     /// closed, however that comes about.
     pub(crate) fn run_detached<G: Send + 'static>(self, guard: G) -> Client {
-        let driver = self.driver;
+        let detached = Detached {
+            driver: self.driver,
+            _guard: guard,
+        };
         tokio::spawn(async move {
-            // Bound first, so that it outlives the driver even if the task is dropped unfinished.
-            let _guard = guard;
-            driver.await;
+            // Moved whole, so that the order of its fields holds even if the task is dropped before it has run.
+            let mut detached = detached;
+            (&mut detached.driver).await;
         });
         self.client
     }
@@ -76,4 +74,10 @@ impl Dialled {
     pub(crate) fn close_in_background(self) {
         drop(self.run_detached(()));
     }
+}
+
+/// Dropped in this order: the guard outlives the socket.
+struct Detached<G> {
+    driver: Driver,
+    _guard: G,
 }

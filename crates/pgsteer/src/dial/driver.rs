@@ -67,6 +67,10 @@ impl Driver {
     }
 
     /// Where NOTIFY messages go. Without this, or once the receiver is gone, they are dropped.
+    #[allow(
+        dead_code,
+        reason = "LISTEN is not offered above yet; the messages pass here all the same"
+    )]
     pub(crate) fn forward_notifications(&mut self, to: mpsc::UnboundedSender<Notification>) {
         self.notifications = Some(to);
     }

@@ -36,6 +36,10 @@ pub(crate) enum EndReason {
 
 impl EndReason {
     /// The reason as evidence about queries that were cut short by it.
+    #[allow(
+        dead_code,
+        reason = "asked by whoever decides whether a transaction is retried"
+    )]
     pub(crate) fn evidence(&self) -> Evidence<'_> {
         match self {
             EndReason::ServerError { sqlstate, .. } => Evidence::Server {

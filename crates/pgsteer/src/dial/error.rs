@@ -1,4 +1,4 @@
-//! A dial that failed: which host, how far it came, what was seen, and a sentence for people.
+//! A dial that failed: how far it came, what was seen, and a sentence for people.
 //!
 //! What it means for the host is not decided here but by the table in `pgsteer_core::verdict`. Nothing in here holds a
 //! password.
@@ -8,7 +8,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgsteer_core::host::HostKey;
 use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
 
 use super::tap::{StreamEnd, Wire};
@@ -16,27 +15,23 @@ use super::tap::{StreamEnd, Wire};
 /// One host could not be dialled.
 #[derive(Clone, Debug)]
 pub(crate) struct DialError {
-    host: HostKey,
     failure: Failure,
     took: Duration,
 }
 
 impl DialError {
-    pub(super) fn new(host: HostKey, failure: Failure, took: Duration) -> Self {
-        DialError { host, failure, took }
-    }
-
-    /// The host that was dialled.
-    pub(crate) fn host(&self) -> &HostKey {
-        &self.host
+    pub(super) fn new(failure: Failure, took: Duration) -> Self {
+        DialError { failure, took }
     }
 
     /// How far the attempt had come.
+    #[cfg(test)]
     pub(crate) fn stage(&self) -> Stage {
         self.failure.stage
     }
 
     /// What was seen.
+    #[cfg(test)]
     pub(crate) fn evidence(&self) -> Evidence<'_> {
         self.failure.observed.evidence()
     }

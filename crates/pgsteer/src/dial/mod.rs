@@ -19,7 +19,6 @@ mod tests;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
@@ -27,14 +26,14 @@ use pgsteer_core::verdict::{HostEffect, Stage};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::NoTls;
 
-pub(crate) use cancel::{Canceller, RollbackError, rollback};
+pub(crate) use cancel::Canceller;
 pub(crate) use control::{Handle, Owner};
 pub(crate) use dialled::Dialled;
 pub(crate) use discovery::Discovered;
 pub(crate) use driver::Driver;
 pub(crate) use ending::EndReason;
 pub(crate) use error::DialError;
-pub(crate) use tap::{CommandTag, CopyState, Report, Said, Severity, Sqlstate, TransactionStatus, Wire};
+pub(crate) use tap::{TransactionStatus, Wire};
 
 use crate::config::{Settings, TargetSessionAttrs};
 use crate::world::{Endpoint, SocketOptions, World};
@@ -92,8 +91,7 @@ impl Dialler {
         let started = Instant::now();
         self.attempt(host, purpose, started + self.settings.connect_timeout)
             .await
-            .map(|opened| opened.after(started.elapsed()))
-            .map_err(|failure| DialError::new(host.clone(), failure, started.elapsed()))
+            .map_err(|failure| DialError::new(failure, started.elapsed()))
     }
 
     async fn attempt(&self, host: &HostKey, purpose: Purpose, deadline: Instant) -> Result<Dialled, Failure> {
@@ -237,6 +235,3 @@ fn reach(stage: Stage) -> u8 {
         Stage::Query => 5,
     }
 }
-
-/// Shown in place of a duration that is not known yet.
-const NOT_YET: Duration = Duration::ZERO;

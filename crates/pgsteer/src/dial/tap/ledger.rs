@@ -42,6 +42,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Answers the server still owes.
+    #[cfg(test)]
     pub(super) fn unanswered(&self) -> usize {
         self.unanswered
     }

@@ -18,7 +18,9 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub(crate) use backend::{CommandTag, CopyState, Report, Said, Severity, Sqlstate, TransactionStatus};
+#[cfg(test)]
+pub(crate) use backend::CopyState;
+pub(crate) use backend::{CommandTag, Report, Said, Severity, TransactionStatus};
 
 use backend::{Backend, Next};
 use frontend::Frontend;
@@ -80,6 +82,7 @@ impl Wire {
     }
 
     /// Tag of the last command that completed. The command of a future that has returned is complete.
+    #[allow(dead_code, reason = "asked by whoever must know whether a COMMIT committed")]
     pub(crate) fn last_tag(&self) -> Option<CommandTag> {
         self.seen().backend.said().tag
     }
@@ -89,12 +92,8 @@ impl Wire {
         self.seen().backend.said().error
     }
 
-    /// The last notice the server sent.
-    pub(crate) fn last_notice(&self) -> Option<Report> {
-        self.seen().backend.said().notice
-    }
-
     /// Answers the server still owes.
+    #[cfg(test)]
     pub(crate) fn unanswered(&self) -> usize {
         self.seen().ledger.unanswered()
     }

@@ -343,7 +343,8 @@ async fn only_a_clear_no_passes_the_recovery_check() {
         }
         [bytes, completed("SELECT 1"), ready(b'I')].concat()
     };
-    let cases: Vec<(&str, Vec<u8>, Option<(Evidence<'_>, HostEffect)>)> = vec![
+    type Failure = Option<(Evidence<'static>, HostEffect)>;
+    let cases: Vec<(&str, Vec<u8>, Failure)> = vec![
         ("no", answer(&[&[Some("f")]]), None),
         (
             "yes",

@@ -13,7 +13,9 @@ use std::future::{Future, pending};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::time::Duration;
 
+use super::tap::{CopyState, Severity};
 use pgsteer_core::verdict::Evidence;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

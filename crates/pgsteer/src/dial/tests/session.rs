@@ -267,7 +267,7 @@ async fn notices_do_not_make_a_session_busy() {
     let open = Open::on(host).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(open.session.give_back(), GiveBack::Clean);
-    assert_eq!(open.wire.last_notice().unwrap().severity, Severity::Notice);
+    assert_eq!(open.wire.said().notice.unwrap().severity, Severity::Notice);
     assert_eq!(open.wire.said().in_hot_standby, Some(true));
 }
 
@@ -299,25 +299,4 @@ async fn notifications_are_forwarded_where_that_was_asked_for_and_dropped_elsewh
     open.client.batch_execute("LISTEN jobs").await.unwrap();
     open.settle().await;
     assert_eq!(open.session.give_back(), GiveBack::Clean);
-}
-
-#[tokio::test(start_paused = true)]
-async fn rollback_is_bounded() {
-    let (host, let_it) = answers_when_let([completed("ROLLBACK"), ready(b'I')].concat());
-    let open = Open::on(host).await;
-    let limit = Duration::from_secs(5);
-    assert!(matches!(
-        rollback(&open.client, limit).await,
-        Err(RollbackError::TimedOut)
-    ));
-    assert!(!open.session.is_quiet());
-    let_it.notify_one();
-    open.settle().await;
-    let_it.notify_one();
-    rollback(&open.client, limit).await.unwrap();
-    open.handle.abort();
-    assert!(matches!(
-        rollback(&open.client, limit).await,
-        Err(RollbackError::Failed(_))
-    ));
 }
