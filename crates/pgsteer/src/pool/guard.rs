@@ -84,13 +84,11 @@ macro_rules! guard {
             /// see one more than `pool_size`. It goes on counting as the cluster's load on its host until it is closed.
             pub fn detach(mut conn: Self) -> Client {
                 let client = conn.lease.take().and_then(|lease| conn.pool.detach(lease));
-                #[expect(clippy::expect_used, reason = "a leased slot always has a tenant")]
                 client.expect("a guard has its connection until it is consumed")
             }
 
             #[inline]
             fn lease(&self) -> &Lease {
-                #[expect(clippy::expect_used, reason = "the lease is only taken by functions that consume the guard")]
                 self.lease.as_ref().expect("a guard has its lease until it is consumed")
             }
         }
@@ -106,7 +104,6 @@ macro_rules! guard {
         impl<$($generics)*> DerefMut for $guard {
             #[inline]
             fn deref_mut(&mut self) -> &mut Client {
-                #[expect(clippy::expect_used, reason = "the lease is only taken by functions that consume the guard")]
                 let lease = self.lease.as_mut().expect("a guard has its lease until it is consumed");
                 &mut self.pool.slots.get_mut(lease).client
             }
