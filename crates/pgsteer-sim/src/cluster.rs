@@ -17,7 +17,7 @@ use crate::fault::{Accept, Auth, Death, Discovery, DiscoveryRow, Effect, Login, 
 use crate::log::{Entry, Event, Log};
 use crate::net::gate::Gate;
 use crate::net::link::Remains;
-use crate::sim::{Counts, Resolution, SessionInfo};
+use crate::report::{Counts, Resolution, SessionInfo};
 use crate::sql::ledger::Rows;
 
 /// Locks even after a panic elsewhere: a test that failed while it held the lock must not hide its own message.

@@ -10,9 +10,12 @@ use std::time::Duration;
 use crate::cluster::{Cluster, ServerState};
 use crate::fault::{Accept, Death, Discovery, DiscoveryRow, Login, Script, Shutdown};
 use crate::net::tcp;
-use crate::sim::{Counts, SessionInfo};
+use crate::report::{Counts, SessionInfo};
 
-/// A handle to one server of a [`Sim`](crate::Sim). Cheap to clone. Every change takes effect at once.
+/// A handle to one server of a [`Sim`](crate::Sim). Cheap to clone.
+///
+/// A change takes effect at once for whatever begins later. Sessions that it ends are tasks of their own: they are gone,
+/// and no longer counted, once those have run, which takes no time on the clock.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) cluster: Arc<Cluster>,
@@ -158,7 +161,8 @@ impl Server {
         }
     }
 
-    /// Stops the process: nothing is answered and connects do not complete until [`thaw`](Self::thaw).
+    /// Stops the process: nothing is answered and connects do not complete until [`thaw`](Self::thaw). Over real TCP the
+    /// operating system completes connects for a stopped process as well, and then nothing comes.
     pub fn freeze(&self) {
         self.fault("frozen", |state| state.frozen.shut());
     }
@@ -169,7 +173,7 @@ impl Server {
     }
 
     /// Cuts it off from its clients: nothing arrives in either direction, though the server goes on. Connects do not
-    /// complete.
+    /// complete, save over real TCP, where the operating system completes them and nothing comes.
     pub fn partition(&self) {
         self.fault("cut off", |state| state.partition.shut());
     }

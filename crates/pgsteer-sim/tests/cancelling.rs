@@ -119,3 +119,24 @@ async fn a_cancel_ends_a_copy_that_waits_for_data() {
     let messages = raw.until('Z').await;
     assert_eq!(field(&messages[0], b'C'), "57014");
 }
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_stay_idle_longer_than_they_may_are_ended() {
+    let sim = Sim::new(1);
+    for (setup, code) in [
+        ("SET idle_session_timeout = '10s'", "57P05"),
+        ("SET idle_in_transaction_session_timeout = '10s'; BEGIN", "25P03"),
+    ] {
+        let mut raw = Raw::log_in(&sim, "a").await;
+        raw.send(|out| frontend::query(setup, out).unwrap()).await;
+        raw.until('Z').await;
+        let start = Instant::now();
+        let message = raw.next().await.unwrap();
+        assert_eq!(
+            (field(&message, b'S').as_str(), field(&message, b'C').as_str()),
+            ("FATAL", code)
+        );
+        assert_eq!(start.elapsed(), Duration::from_secs(10));
+        assert_eq!(raw.next().await, None);
+    }
+}

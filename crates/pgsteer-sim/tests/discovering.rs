@@ -125,6 +125,9 @@ async fn one_server_can_say_something_else() {
     server.set_discovery(Discovery::Missing);
     let error = client(&sim, "a").await.query(QUERY, &[]).await.unwrap_err();
     assert_eq!(sqlstate(&error), "42883");
+    let error = client(&sim, "a").await.simple_query(QUERY).await.unwrap_err();
+    assert_eq!(sqlstate(&error), "42883");
+    assert_eq!(server.counts().discovery_queries, 4);
     server.set_discovery(Discovery::Fail("XX000".into()));
     let error = client(&sim, "a").await.query(QUERY, &[]).await.unwrap_err();
     assert_eq!(sqlstate(&error), "XX000");

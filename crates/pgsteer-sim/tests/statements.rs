@@ -151,8 +151,24 @@ async fn what_cannot_be_run_is_refused_with_postgresqls_sqlstate() {
         let error = client.simple_query(sql).await.expect_err(sql);
         assert_eq!(sqlstate(&error), code, "{sql}: {error:?}");
     }
-    let deep = format!("SELECT {}1{}", "(".repeat(10_000), ")".repeat(10_000));
-    assert_eq!(sqlstate(&client.simple_query(&deep).await.unwrap_err()), "54001");
+    for deep in [
+        format!("SELECT {}1{}", "(".repeat(10_000), ")".repeat(10_000)),
+        format!("SELECT 1{}", " + 1".repeat(100_000)),
+        format!("SELECT 1{}", "::int4".repeat(100_000)),
+        format!("SELECT true{}", " and true".repeat(100_000)),
+    ] {
+        assert_eq!(sqlstate(&client.simple_query(&deep).await.unwrap_err()), "54001");
+    }
+    let longest = format!(
+        "SELECT {}1{}{}",
+        "(".repeat(49),
+        ")".repeat(49),
+        " + 1".repeat(200)
+    );
+    client
+        .simple_query(&longest)
+        .await
+        .expect("what is let through is not too much for the stack");
     client
         .simple_query("SELECT 1")
         .await

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -35,7 +36,7 @@ impl Remains {
         match self {
             Remains::Memory(vanished) => vanished.forget(),
             // A socket that cannot be told to linger closes with a FIN instead, which ends the connection as well.
-            Remains::Tcp(stream) => drop(stream.set_zero_linger()),
+            Remains::Tcp(stream) => drop(socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))),
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::cluster::{Cluster, Verdict};
 use crate::log::Event;
 use crate::net::link::Transport;
 use crate::net::pipe::{self, Stream};
+use crate::report::Resolution;
 use crate::session;
-use crate::sim::Resolution;
 
 /// The addresses of a name or of an address literal. Cancel safe.
 pub(crate) async fn resolve(cluster: &Cluster, host: &str) -> io::Result<Vec<IpAddr>> {

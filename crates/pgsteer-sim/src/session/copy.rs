@@ -8,7 +8,8 @@ use crate::sql::value::{Kind, Value};
 use crate::wire::backend::{self, Bare, Direction};
 use crate::wire::frontend::Frontend;
 
-use super::{Failure, Halt, Incoming, Session};
+use super::io::{Incoming, cancelled};
+use super::{Failure, Halt, Session};
 
 impl Session<'_> {
     /// Takes rows from the client until it is done. How many there were.
@@ -20,7 +21,7 @@ impl Session<'_> {
         loop {
             let message = match self.incoming().await? {
                 Incoming::Message(message) => message,
-                Incoming::Cancelled => return Err(super::cancelled("user request")),
+                Incoming::Cancelled => return Err(cancelled("user request")),
             };
             match message {
                 Frontend::CopyData(data) => {

@@ -3,15 +3,14 @@
 
 use tokio::time::Instant;
 
-use crate::fault::{Discovery, DiscoveryRow, Effect, Scope as Victim};
 use crate::sql::SqlError;
-use crate::sql::eval::{self, Arguments, Scope, Surroundings, Table};
+use crate::sql::describe::{describe, ledger_columns};
+use crate::sql::eval::{self, Arguments, Scope, Table};
 use crate::sql::expression::Expression;
 use crate::sql::statement::{Insert, Item, Select, Statement};
 use crate::sql::value::{Kind, Value};
 
-use super::settings::VERSION;
-use super::{Failure, Halt, Session};
+use super::{Failure, Session};
 
 /// What a statement answers.
 #[derive(Debug)]
@@ -58,7 +57,7 @@ impl Session<'_> {
         self.begin_implicit();
         self.deadline = self
             .settings
-            .statement_timeout()
+            .time("statement_timeout")
             .map(|timeout| Instant::now() + timeout);
         self.cluster.note_session(self.id, |session| {
             session.running = Some(sql.to_owned());
@@ -78,61 +77,6 @@ impl Session<'_> {
             answer = self.after(effect, answer).await?;
         }
         self.check_orders(false)?;
-        Ok(answer)
-    }
-
-    /// What a scripted effect does before the statement runs.
-    async fn before(&mut self, effect: &Effect) -> Result<(), Failure> {
-        match effect {
-            Effect::Error { sqlstate, message } => Err(SqlError::new(sqlstate, message.clone()).into()),
-            Effect::Warn { sqlstate, message } => {
-                self.warn(sqlstate, message);
-                Ok(())
-            }
-            Effect::Delay(time) => self.pause(Some(Instant::now() + *time), true).await,
-            Effect::Hang { cancellable } => self.pause(None, *cancellable).await,
-            Effect::DieBefore(death, victim) => {
-                if *victim == Victim::Server {
-                    self.cluster.kill(self.server, *death);
-                }
-                Err(Halt::Died(*death).into())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What a scripted effect does once the statement has run.
-    async fn after(&mut self, effect: Effect, answer: Answer) -> Result<Answer, Failure> {
-        match effect {
-            Effect::RunThenHang => {
-                self.finish_implicit()?;
-                self.pause(None, false).await?;
-            }
-            Effect::DieAfter(death, victim) => {
-                // Without a BEGIN the statement is a transaction of its own, and that is committed too.
-                self.finish_implicit()?;
-                if victim == Victim::Server {
-                    self.cluster.kill(self.server, death);
-                }
-                return Err(Halt::Died(death).into());
-            }
-            Effect::CutAnswer { bytes, death } => {
-                self.finish_implicit()?;
-                self.cut = Some((bytes, death));
-            }
-            Effect::Raw(bytes) => self.raw = Some(bytes),
-            Effect::Tag(tag) => {
-                return Ok(match answer {
-                    Answer::Done(_) => Answer::Done(tag),
-                    Answer::Rows { table, .. } => Answer::Rows {
-                        table,
-                        tag: Tag::Whole(tag),
-                    },
-                    copy => copy,
-                });
-            }
-            _ => {}
-        }
         Ok(answer)
     }
 
@@ -259,11 +203,10 @@ impl Session<'_> {
         if insert.returning.is_empty() {
             return Ok(Answer::Done(tag.text(0)));
         }
-        let columns = eval::ledger_columns();
+        let columns = ledger_columns();
         let mut table = Table::default();
         let mut parameters = crate::sql::expression::Parameters::default();
-        table.columns =
-            eval::describe(&Statement::Insert(insert.clone()), &mut parameters)?.unwrap_or_default();
+        table.columns = describe(&Statement::Insert(insert.clone()), &mut parameters)?.unwrap_or_default();
         for row in &rows {
             let scope = Scope {
                 columns: &columns,
@@ -294,7 +237,7 @@ impl Session<'_> {
         filter: Option<&Expression>,
         arguments: &Arguments,
     ) -> Result<String, SqlError> {
-        let columns = eval::ledger_columns();
+        let columns = ledger_columns();
         let rows = eval::ledger_rows(filter, arguments, self)?;
         for row in &rows {
             let scope = Scope {
@@ -310,39 +253,6 @@ impl Session<'_> {
         }
         Ok(format!("UPDATE {}", rows.len()))
     }
-
-    fn show(&self, name: &str) -> Result<String, SqlError> {
-        let on_off = |on: bool| if on { "on" } else { "off" }.to_owned();
-        match name.to_lowercase().as_str() {
-            "transaction_read_only" => Ok(on_off(self.is_read_only())),
-            "in_hot_standby" => Ok(on_off(self.cluster.with(self.server, |state| state.recovery))),
-            "transaction_isolation" => Ok("read committed".to_owned()),
-            "max_connections" => {
-                let most = self.cluster.with(self.server, |state| state.max_connections);
-                Ok(most.unwrap_or(100).to_string())
-            }
-            _ => self.settings.get(name).ok_or_else(|| {
-                SqlError::new(
-                    "42704",
-                    format!("unrecognized configuration parameter \"{name}\""),
-                )
-            }),
-        }
-    }
-
-    /// Cancels or terminates another backend of this server.
-    fn signal(&mut self, name: &str, pid: i64) -> bool {
-        let Some(control) = self.cluster.backend(self.server, pid) else {
-            self.warn("01000", &format!("PID {pid} is not a PostgreSQL backend process"));
-            return false;
-        };
-        if name == "pg_cancel_backend" {
-            control.cancel();
-        } else {
-            control.dismiss(crate::fault::Shutdown::Fast);
-        }
-        true
-    }
 }
 
 fn id_of(row: &[Value]) -> Option<i64> {
@@ -350,84 +260,4 @@ fn id_of(row: &[Value]) -> Option<i64> {
         Some(Value::Int(id)) => Some(*id),
         _ => None,
     }
-}
-
-impl Surroundings for Session<'_> {
-    fn call(&mut self, name: &str, arguments: &[Value]) -> Result<Value, SqlError> {
-        let text = |text: &str| Ok(Value::Text(text.to_owned()));
-        match (name, arguments) {
-            ("pg_is_in_recovery", []) => Ok(Value::Bool(
-                self.cluster.with(self.server, |state| state.recovery),
-            )),
-            ("rig_whoami", []) => text(self.server),
-            ("version", []) => text(&format!("PostgreSQL {VERSION} (simulated by pgsteer-sim)")),
-            ("pg_backend_pid", []) => {
-                let state = self.cluster.state();
-                let session = state
-                    .connections
-                    .get(&self.id)
-                    .and_then(|one| one.session.as_ref());
-                Ok(session.map_or(Value::Null, |session| Value::Int(session.pid.into())))
-            }
-            ("inet_server_addr", []) => {
-                let address = self
-                    .cluster
-                    .with(self.server, |state| state.addresses.first().copied());
-                Ok(address.map_or(Value::Null, |address| Value::Text(address.to_string())))
-            }
-            ("inet_server_port", []) => Ok(Value::Int(
-                self.cluster.with(self.server, |state| state.port).into(),
-            )),
-            ("current_database" | "current_catalog", []) => text(&self.database),
-            ("current_user" | "session_user" | "user", []) => text(&self.user),
-            ("current_setting", [Value::Text(name)]) => self.show(name).map(Value::Text),
-            // It has been slept before.
-            ("pg_sleep", [_]) => text(""),
-            ("pg_terminate_backend" | "pg_cancel_backend", [Value::Int(pid)]) => {
-                Ok(Value::Bool(self.signal(name, *pid)))
-            }
-            ("current_setting" | "pg_terminate_backend" | "pg_cancel_backend", [Value::Null]) => {
-                Ok(Value::Null)
-            }
-            _ => Err(SqlError::new(
-                "42883",
-                format!("function {name}() does not exist"),
-            )),
-        }
-    }
-
-    fn yb_servers(&mut self) -> Result<Vec<Vec<Value>>, SqlError> {
-        let rows = match self.cluster.with(self.server, |state| state.discovery.clone()) {
-            Discovery::Shared => self.cluster.state().table.clone(),
-            Discovery::Rows(rows) => rows,
-            Discovery::Missing => {
-                let text = "function yb_servers() does not exist";
-                return Err(SqlError::new("42883", text));
-            }
-            Discovery::Fail(sqlstate) => return Err(SqlError::new(&sqlstate, "yb_servers() failed")),
-        };
-        Ok(rows.iter().map(row_of).collect())
-    }
-
-    fn ledger(&mut self) -> Vec<Vec<Value>> {
-        let view = self.transaction.changes.view(&self.cluster.state().ledger);
-        let row =
-            |(id, note): (i64, Option<String>)| vec![Value::Int(id), note.map_or(Value::Null, Value::Text)];
-        view.into_iter().map(row).collect()
-    }
-}
-
-fn row_of(row: &DiscoveryRow) -> Vec<Value> {
-    let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
-    vec![
-        text(&row.host),
-        row.port.map_or(Value::Null, Value::Int),
-        Value::Int(0),
-        text(&row.node_type),
-        text(&row.cloud),
-        text(&row.region),
-        text(&row.zone),
-        text(&row.public_ip),
-        text(&row.uuid),
-    ]
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::log::Event;
 use crate::sql::SqlError;
-use crate::sql::eval::{Arguments, Table, describe};
+use crate::sql::describe::describe;
+use crate::sql::eval::{Arguments, Table};
 use crate::sql::expression::Parameters;
 use crate::sql::parse::parse;
 use crate::sql::statement::Statement;
@@ -83,6 +84,9 @@ impl Session<'_> {
             }
         };
         self.refuse_if_failed(statement.as_ref())?;
+        if statement.as_ref().is_some_and(Statement::is_discovery) {
+            self.find_yb_servers()?;
+        }
         if !name.is_empty() && self.prepared.contains_key(&name) {
             let text = format!("prepared statement \"{name}\" already exists");
             return Err(SqlError::new("42P05", text).into());

@@ -3,7 +3,7 @@
 
 use crate::fault::{Auth, Login, LoginStage};
 use crate::log::Event;
-use crate::sim::{SessionInfo, TransactionStatus};
+use crate::report::{SessionInfo, TransactionStatus};
 use crate::sql::SqlError;
 use crate::wire::backend::{self, Authentication};
 use crate::wire::frontend::{First, Frontend, password, sasl_initial, take_first};
@@ -11,7 +11,8 @@ use crate::wire::frontend::{First, Frontend, password, sasl_initial, take_first}
 use tokio::io::AsyncReadExt;
 
 use super::auth::Scram;
-use super::{Halt, Incoming, Session};
+use super::io::Incoming;
+use super::{Halt, Session};
 
 /// Process ids start here, so that they are not mistaken for connection numbers.
 const FIRST_PID: i64 = 10_000;

@@ -5,9 +5,12 @@ mod auth;
 mod copy;
 mod execute;
 mod extended;
+mod io;
 mod login;
+mod scripted;
 mod settings;
 mod simple;
+mod surroundings;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -18,21 +21,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::control::{Control, Order};
+use crate::control::Control;
 use crate::fault::{Accept, Death, Shutdown};
 use crate::log::{End, Event};
 use crate::net::gate::Gated;
 use crate::net::link::{Link, Transport};
 use crate::sql::SqlError;
 use crate::wire::backend;
-use crate::wire::frontend::{Frontend, Malformed, take_message};
+use crate::wire::frontend::{Frontend, Malformed};
 
 use extended::{Portal, Prepared};
+use io::Incoming;
 use settings::Settings;
 use transaction::Transaction;
-
-/// Answers longer than this are sent before they are complete.
-const FLUSH_AT: usize = 64 * 1024;
 
 /// Why a session is over.
 #[derive(Debug)]
@@ -75,12 +76,6 @@ impl From<Malformed> for Halt {
     fn from(malformed: Malformed) -> Self {
         Halt::Nonsense(malformed.0)
     }
-}
-
-/// What the client sent, or that it wants what is running cancelled.
-enum Incoming {
-    Message(Frontend),
-    Cancelled,
 }
 
 /// A session and its connection.
@@ -270,112 +265,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The next message. Between statements a cancel request means nothing to the caller, and parameters that
-    /// changed behind the session's back are reported.
-    async fn incoming(&mut self) -> Result<Incoming, Halt> {
-        loop {
-            if let Some(message) = take_message(&mut self.inbox)? {
-                return Ok(Incoming::Message(message));
-            }
-            tokio::select! {
-                biased;
-                order = self.control.order() => match order {
-                    Order::Dismiss(how) => return Err(Halt::Dismissed(how)),
-                    Order::Cancel => return Ok(Incoming::Cancelled),
-                    Order::Report => {
-                        self.report_recovery();
-                        self.flush().await?;
-                    }
-                },
-                count = self.link.read_buf(&mut self.inbox) => match count {
-                    Ok(0) | Err(_) => return Err(Halt::Lost),
-                    Ok(_) => {}
-                },
-            }
-        }
-    }
-
-    /// Waits, for ever without `until`. Orders are obeyed; cancelling and `statement_timeout` only if `cancellable`.
-    async fn pause(&mut self, until: Option<Instant>, cancellable: bool) -> Result<(), Failure> {
-        loop {
-            let limit = if cancellable { self.deadline } else { None };
-            let limited = limit.is_some_and(|limit| until.is_none_or(|until| limit < until));
-            let wake = if limited { limit } else { until };
-            let sleep = async {
-                match wake {
-                    Some(instant) => tokio::time::sleep_until(instant).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                order = self.control.order() => match order {
-                    Order::Dismiss(how) => return Err(Halt::Dismissed(how).into()),
-                    Order::Cancel if cancellable => return Err(cancelled("user request")),
-                    Order::Cancel => {}
-                    Order::Report => self.report_recovery(),
-                },
-                () = sleep => {
-                    return if limited { Err(cancelled("statement timeout")) } else { Ok(()) };
-                }
-            }
-        }
-    }
-
-    /// Obeys what was ordered meanwhile, without waiting.
-    fn check_orders(&mut self, cancellable: bool) -> Result<(), Failure> {
-        while let Some(order) = self.control.take() {
-            match order {
-                Order::Dismiss(how) => return Err(Halt::Dismissed(how).into()),
-                Order::Cancel if cancellable => return Err(cancelled("user request")),
-                Order::Cancel => {}
-                Order::Report => self.report_recovery(),
-            }
-        }
-        Ok(())
-    }
-
-    fn report_recovery(&mut self) {
-        let recovery = self.cluster.with(self.server, |state| state.recovery);
-        backend::parameter_status(
-            &mut self.out,
-            "in_hot_standby",
-            if recovery { "on" } else { "off" },
-        );
-    }
-
-    /// Sends what has been said, after the server's latency.
-    async fn flush(&mut self) -> Result<(), Halt> {
-        if let Some(raw) = self.raw.take() {
-            self.out = BytesMut::from(&raw[..]);
-        }
-        let cut = self.cut.take();
-        if let Some((bytes, _)) = cut {
-            self.out.truncate(bytes);
-        }
-        if !self.out.is_empty() {
-            let latency = self.cluster.with(self.server, |state| state.answer_latency);
-            if !latency.is_zero() {
-                tokio::time::sleep(latency).await;
-            }
-            let bytes = self.out.split();
-            self.link.write_all(&bytes).await.map_err(|_| Halt::Lost)?;
-            self.link.flush().await.map_err(|_| Halt::Lost)?;
-        }
-        match cut {
-            Some((_, death)) => Err(Halt::Died(death)),
-            None => Ok(()),
-        }
-    }
-
-    /// Sends early what has grown long, so that big results do not pile up.
-    async fn flush_if_long(&mut self) -> Result<(), Halt> {
-        if self.out.len() >= FLUSH_AT && self.cut.is_none() && self.raw.is_none() {
-            self.flush().await?;
-        }
-        Ok(())
-    }
-
     /// Answers with an error, and fails or rolls back the transaction.
     fn fail(&mut self, error: &SqlError) {
         let event = Event::Error {
@@ -400,8 +289,4 @@ impl<'a> Session<'a> {
         backend::ready(&mut self.out, status as u8);
         self.flush().await
     }
-}
-
-fn cancelled(why: &str) -> Failure {
-    SqlError::new("57014", format!("canceling statement due to {why}")).into()
 }

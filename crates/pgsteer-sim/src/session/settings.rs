@@ -1,5 +1,6 @@
 //! A session's run-time parameters: what SET, SHOW and RESET work on, and which of them are reported to the client.
-//! Only `statement_timeout` and the read-only ones change what the server does.
+//! Only `statement_timeout`, the idle timeouts and the read-only
+//! ones change what the server does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -145,9 +146,9 @@ impl Settings {
         self.get(name).is_some_and(|value| value == "on")
     }
 
-    /// `statement_timeout`, unless it is off.
-    pub(crate) fn statement_timeout(&self) -> Option<Duration> {
-        let milliseconds = milliseconds(&self.get("statement_timeout")?)?;
+    /// A setting that is a time, unless it is off.
+    pub(crate) fn time(&self, name: &str) -> Option<Duration> {
+        let milliseconds = milliseconds(&self.get(name)?)?;
         (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
     }
 }

@@ -5,7 +5,8 @@ use bytes::Bytes;
 
 use crate::log::Event;
 use crate::sql::SqlError;
-use crate::sql::eval::{Arguments, Table, describe};
+use crate::sql::describe::describe;
+use crate::sql::eval::{Arguments, Table};
 use crate::sql::expression::Parameters;
 use crate::sql::parse::parse;
 use crate::sql::token::statements;

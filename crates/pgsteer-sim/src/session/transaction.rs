@@ -2,7 +2,7 @@
 //! nothing reaches the shared ledger but through [`Session::commit`].
 
 use crate::log::Event;
-use crate::sim::TransactionStatus;
+use crate::report::TransactionStatus;
 use crate::sql::SqlError;
 use crate::sql::ledger::Changes;
 use crate::wire::backend;

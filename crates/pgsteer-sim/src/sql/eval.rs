@@ -4,8 +4,10 @@
 use std::cmp::Ordering;
 
 use super::SqlError;
-use super::expression::{Expression, Parameters, infer, result_kind};
-use super::statement::{Item, Select, Source, Statement};
+use super::describe::{describe_select, ledger_columns, source_columns};
+use super::expression::{Expression, Parameters};
+use super::operator::{binary, compare, overflow};
+use super::statement::{Item, Select, Source};
 use super::value::{Column, Kind, Value, in_range};
 
 /// What a statement needs from the session that runs it.
@@ -34,126 +36,6 @@ pub(crate) struct Arguments {
 
 /// More rows than this are refused, since they are all held at once.
 const MOST_ROWS: i64 = 1_000_000;
-
-/// The columns of what a statement returns, `None` if it returns no rows; notes parameter types on the way.
-pub(crate) fn describe(
-    statement: &Statement,
-    parameters: &mut Parameters,
-) -> Result<Option<Vec<Column>>, SqlError> {
-    match statement {
-        Statement::Select(select) => describe_select(select, parameters).map(Some),
-        Statement::CopyOut(select) => describe_select(select, parameters).map(|_| None),
-        Statement::Show(name) => Ok(Some(vec![Column::new(name, Kind::Text)])),
-        Statement::Insert(insert) => {
-            for row in &insert.rows {
-                for (expression, id) in row.iter().zip(&insert.columns) {
-                    let kind = if *id { Kind::Int8 } else { Kind::Text };
-                    infer(expression, Some(kind), &[], parameters)?;
-                }
-            }
-            if insert.returning.is_empty() {
-                return Ok(None);
-            }
-            item_columns(
-                &insert.returning,
-                &source_columns(Some(&Source::Ledger)),
-                parameters,
-            )
-            .map(Some)
-        }
-        Statement::Update { note, filter } => {
-            let columns = source_columns(Some(&Source::Ledger));
-            infer(note, Some(Kind::Text), &columns, parameters)?;
-            infer_filter(filter.as_ref(), &columns, parameters)?;
-            Ok(None)
-        }
-        Statement::Delete { filter } => {
-            infer_filter(
-                filter.as_ref(),
-                &source_columns(Some(&Source::Ledger)),
-                parameters,
-            )?;
-            Ok(None)
-        }
-        _ => Ok(None),
-    }
-}
-
-fn describe_select(select: &Select, parameters: &mut Parameters) -> Result<Vec<Column>, SqlError> {
-    if let Some(Source::Series { from, to }) = &select.from {
-        infer(from, Some(Kind::Int4), &[], parameters)?;
-        infer(to, Some(Kind::Int4), &[], parameters)?;
-    }
-    let columns = source_columns(select.from.as_ref());
-    infer_filter(select.filter.as_ref(), &columns, parameters)?;
-    if let Some(limit) = &select.limit {
-        infer(limit, Some(Kind::Int8), &[], parameters)?;
-    }
-    item_columns(&select.items, &columns, parameters)
-}
-
-fn infer_filter(
-    filter: Option<&Expression>,
-    columns: &[Column],
-    parameters: &mut Parameters,
-) -> Result<(), SqlError> {
-    match filter {
-        Some(filter) => match infer(filter, Some(Kind::Bool), columns, parameters)? {
-            Kind::Bool => Ok(()),
-            other => {
-                let text = format!(
-                    "argument of WHERE must be type boolean, not type {}",
-                    other.name()
-                );
-                Err(SqlError::new("42804", text))
-            }
-        },
-        None => Ok(()),
-    }
-}
-
-fn item_columns(
-    items: &[Item],
-    columns: &[Column],
-    parameters: &mut Parameters,
-) -> Result<Vec<Column>, SqlError> {
-    let mut result = Vec::new();
-    for item in items {
-        match item {
-            Item::Star if columns.is_empty() => {
-                return Err(SqlError::new(
-                    "42601",
-                    "SELECT * with no tables specified is not valid",
-                ));
-            }
-            Item::Star => result.extend(columns.iter().cloned()),
-            Item::Expression { expression, name } => {
-                result.push(Column::new(name, infer(expression, None, columns, parameters)?));
-            }
-        }
-    }
-    Ok(result)
-}
-
-fn source_columns(source: Option<&Source>) -> Vec<Column> {
-    let list: &[(&str, Kind)] = match source {
-        None => &[],
-        Some(Source::Series { .. }) => &[("generate_series", Kind::Int4)],
-        Some(Source::Ledger) => &[("id", Kind::Int8), ("note", Kind::Text)],
-        Some(Source::YbServers) => &[
-            ("host", Kind::Text),
-            ("port", Kind::Int8),
-            ("num_connections", Kind::Int8),
-            ("node_type", Kind::Text),
-            ("cloud", Kind::Text),
-            ("region", Kind::Text),
-            ("zone", Kind::Text),
-            ("public_ip", Kind::Text),
-            ("uuid", Kind::Text),
-        ],
-    };
-    list.iter().map(|(name, kind)| Column::new(name, *kind)).collect()
-}
 
 /// Runs a SELECT.
 pub(crate) fn select(
@@ -262,11 +144,6 @@ pub(crate) fn ledger_rows(
         Some(filter) => matching(filter, rows, &ledger_columns(), arguments, around),
         None => Ok(rows),
     }
-}
-
-/// The ledger's columns.
-pub(crate) fn ledger_columns() -> Vec<Column> {
-    source_columns(Some(&Source::Ledger))
 }
 
 /// One row of results.
@@ -442,110 +319,4 @@ fn aggregate(
             Ok((best.unwrap_or(Value::Null), kind))
         }
     }
-}
-
-fn overflow() -> SqlError {
-    SqlError::new("22003", "bigint out of range")
-}
-
-fn compare(left: &Value, right: &Value) -> Option<Ordering> {
-    match (left, right) {
-        (Value::Int(left), Value::Int(right)) => Some(left.cmp(right)),
-        (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
-        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
-        (Value::Float(left), Value::Float(right)) => left.partial_cmp(right),
-        (Value::Int(left), Value::Float(right)) => (*left as f64).partial_cmp(right),
-        (Value::Float(left), Value::Int(right)) => left.partial_cmp(&(*right as f64)),
-        _ => None,
-    }
-}
-
-fn binary(
-    operator: &str,
-    (mut left, left_kind): (Value, Kind),
-    (mut right, right_kind): (Value, Kind),
-) -> Result<(Value, Kind), SqlError> {
-    let kind = result_kind(operator, left_kind, right_kind)?;
-    if operator == "and" || operator == "or" {
-        return logic(operator, left.cast(Kind::Bool)?, right.cast(Kind::Bool)?);
-    }
-    if left == Value::Null || right == Value::Null {
-        return Ok((Value::Null, kind));
-    }
-    // A string next to a value of another type is read as that type.
-    match (&left, &right) {
-        _ if operator == "||" => {
-            left = left.cast(Kind::Text)?;
-            right = right.cast(Kind::Text)?;
-        }
-        (Value::Text(_), Value::Text(_)) => {}
-        (Value::Text(_), _) => left = left.cast(right_kind)?,
-        (_, Value::Text(_)) => right = right.cast(left_kind)?,
-        _ => {}
-    }
-    let value = match (operator, &left, &right) {
-        ("||", Value::Text(left), Value::Text(right)) => Value::Text(format!("{left}{right}")),
-        ("+" | "-" | "*" | "/" | "%", Value::Int(left), Value::Int(right)) => {
-            in_range(arithmetic(operator, *left, *right)?, kind)?
-        }
-        ("+" | "-" | "*" | "/" | "%", left, right) => {
-            let (Value::Float(left), Value::Float(right)) = (
-                left.clone().cast(Kind::Float8)?,
-                right.clone().cast(Kind::Float8)?,
-            ) else {
-                return Ok((Value::Null, kind));
-            };
-            match operator {
-                "+" => Value::Float(left + right),
-                "-" => Value::Float(left - right),
-                "*" => Value::Float(left * right),
-                _ if right == 0.0 => return Err(division_by_zero()),
-                "/" => Value::Float(left / right),
-                _ => Value::Float(left % right),
-            }
-        }
-        _ => {
-            let order = compare(&left, &right);
-            Value::Bool(match operator {
-                "=" => order == Some(Ordering::Equal),
-                "<>" => order != Some(Ordering::Equal),
-                "<" => order == Some(Ordering::Less),
-                ">" => order == Some(Ordering::Greater),
-                "<=" => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-                _ => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-            })
-        }
-    };
-    Ok((value, kind))
-}
-
-/// AND and OR with three truth values.
-fn logic(operator: &str, left: Value, right: Value) -> Result<(Value, Kind), SqlError> {
-    let decides = Value::Bool(operator == "or");
-    let value = if left == decides || right == decides {
-        decides
-    } else if left == Value::Null || right == Value::Null {
-        Value::Null
-    } else {
-        Value::Bool(operator != "or")
-    };
-    Ok((value, Kind::Bool))
-}
-
-fn arithmetic(operator: &str, left: i64, right: i64) -> Result<i64, SqlError> {
-    if right == 0 && (operator == "/" || operator == "%") {
-        return Err(division_by_zero());
-    }
-    match operator {
-        "+" => left.checked_add(right),
-        "-" => left.checked_sub(right),
-        "*" => left.checked_mul(right),
-        "/" => left.checked_div(right),
-        _ => left.checked_rem(right),
-    }
-    .ok_or_else(overflow)
-}
-
-fn division_by_zero() -> SqlError {
-    SqlError::new("22012", "division by zero")
 }

@@ -3,10 +3,14 @@
 //! Everything here is pure. It knows no session and no network; what a statement needs from its surroundings comes
 //! in through [`eval::Surroundings`]. Statements it does not know are syntax errors, as the real server would say.
 
+mod cursor;
+pub(crate) mod describe;
 pub(crate) mod eval;
 pub(crate) mod expression;
 pub(crate) mod ledger;
+mod operator;
 pub(crate) mod parse;
+mod queries;
 pub(crate) mod statement;
 pub(crate) mod token;
 pub(crate) mod value;

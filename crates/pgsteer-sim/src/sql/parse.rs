@@ -2,8 +2,9 @@
 //! and functions it does not know are 42P01 and 42883, as the real server would say.
 
 use super::SqlError;
-use super::expression::{Cursor, Expression};
-use super::statement::{Insert, Item, Select, Source, Statement};
+use super::cursor::Cursor;
+use super::queries::{copy, delete, insert, select, update};
+use super::statement::Statement;
 use super::token::{Cut, TokenKind};
 
 /// Parses one statement.
@@ -189,224 +190,35 @@ fn set(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     })
 }
 
-fn select(cursor: &mut Cursor<'_>) -> Result<Select, SqlError> {
-    cursor.expect_word("select")?;
-    let items = items(cursor)?;
-    let from = if cursor.word("from") {
-        Some(source(cursor)?)
-    } else {
-        None
-    };
-    let filter = filter(cursor)?;
-    if cursor.words(&["order", "by"]) {
-        // Every source already comes in the order of its first column, which is the only one that is sorted by.
-        let _ = cursor.expression()?;
-        let _ = cursor.word("asc");
-    }
-    let limit = if cursor.word("limit") {
-        Some(cursor.expression()?)
-    } else {
-        None
-    };
-    Ok(Select {
-        items,
-        from,
-        filter,
-        limit,
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::describe::describe;
+    use crate::sql::expression::Parameters;
+    use crate::sql::token::statements;
 
-fn items(cursor: &mut Cursor<'_>) -> Result<Vec<Item>, SqlError> {
-    let mut items = Vec::new();
-    loop {
-        if cursor.symbol("*") {
-            items.push(Item::Star);
-        } else {
-            let expression = cursor.expression()?;
-            let name = if cursor.word("as") {
-                cursor.name()?
-            } else {
-                column_name(&expression)
-            };
-            items.push(Item::Expression { expression, name });
-        }
-        if !cursor.symbol(",") {
-            return Ok(items);
-        }
-    }
-}
-
-/// The name PostgreSQL gives a column that was given none.
-fn column_name(expression: &Expression) -> String {
-    match expression {
-        Expression::Column(name) | Expression::Call { name, .. } => name.clone(),
-        Expression::CountAll => "count".to_owned(),
-        Expression::Literal(super::value::Value::Bool(_), _) => "bool".to_owned(),
-        Expression::Cast(inner, kind) => match column_name(inner) {
-            name if name == "?column?" => kind.short_name().to_owned(),
-            name => name,
-        },
-        _ => "?column?".to_owned(),
-    }
-}
-
-fn source(cursor: &mut Cursor<'_>) -> Result<Source, SqlError> {
-    let mut name = cursor.name()?;
-    while cursor.symbol(".") {
-        name = cursor.name()?;
-    }
-    let source = if cursor.symbol("(") {
-        let arguments = cursor.arguments()?;
-        match (name.as_str(), <[Expression; 2]>::try_from(arguments)) {
-            ("generate_series", Ok([from, to])) => Source::Series { from, to },
-            ("yb_servers", Err(arguments)) if arguments.is_empty() => Source::YbServers,
-            _ => {
-                return Err(SqlError::new(
-                    "42883",
-                    format!("function {name}() does not exist"),
-                ));
+    #[test]
+    fn random_texts_are_statements_or_errors_and_never_panics() {
+        let words = "select insert into ledger values update set note delete from where copy stdin to stdout begin \
+            commit rollback savepoint release show all reset discard deallocate id count ( ) , ; * + - / :: = < > . || \
+            $1 $2 1 2.5 'text' \"name\" null true is not and or as limit order by returning int4 text yb_servers \
+            generate_series pg_sleep transaction read only local default é 99999999999999999999";
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut parsed = 0;
+        for _ in 0..20_000 {
+            let text: Vec<_> = (0..random.usize(1..12))
+                .map(|_| words[random.usize(..words.len())])
+                .collect();
+            for cut in statements(&text.join(" ")).unwrap_or_default() {
+                if let Ok(statement) = parse(&cut) {
+                    parsed += 1;
+                    let _ = describe(&statement, &mut Parameters::default());
+                }
             }
         }
-    } else if name == "ledger" {
-        Source::Ledger
-    } else {
-        return Err(SqlError::new(
-            "42P01",
-            format!("relation \"{name}\" does not exist"),
-        ));
-    };
-    let clause = ["where", "order", "limit"];
-    let alias = cursor.word("as")
-        || matches!(cursor.peek(), Some(TokenKind::Word(word)) if !clause.contains(&word.as_str()));
-    if alias {
-        cursor.name()?;
+        assert!(parsed > 10, "the words make no statements any more");
     }
-    Ok(source)
-}
-
-fn filter(cursor: &mut Cursor<'_>) -> Result<Option<Expression>, SqlError> {
-    if cursor.word("where") {
-        cursor.expression().map(Some)
-    } else {
-        Ok(None)
-    }
-}
-
-/// The table of an INSERT, UPDATE, DELETE or COPY.
-fn ledger(cursor: &mut Cursor<'_>) -> Result<(), SqlError> {
-    let mut name = cursor.name()?;
-    while cursor.symbol(".") {
-        name = cursor.name()?;
-    }
-    if name == "ledger" {
-        Ok(())
-    } else {
-        Err(SqlError::new(
-            "42P01",
-            format!("relation \"{name}\" does not exist"),
-        ))
-    }
-}
-
-/// A list of the ledger's columns in brackets; `true` stands for the id.
-fn columns(cursor: &mut Cursor<'_>) -> Result<Vec<bool>, SqlError> {
-    if !cursor.symbol("(") {
-        return Ok(vec![true, false]);
-    }
-    let mut columns = Vec::new();
-    loop {
-        columns.push(match cursor.name()?.as_str() {
-            "id" => true,
-            "note" => false,
-            other => {
-                let text = format!("column \"{other}\" of relation \"ledger\" does not exist");
-                return Err(SqlError::new("42703", text));
-            }
-        });
-        if cursor.symbol(")") {
-            return Ok(columns);
-        }
-        cursor.expect_symbol(",")?;
-    }
-}
-
-fn insert(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    cursor.next();
-    cursor.expect_word("into")?;
-    ledger(cursor)?;
-    let columns = columns(cursor)?;
-    cursor.expect_word("values")?;
-    let mut rows = Vec::new();
-    loop {
-        cursor.expect_symbol("(")?;
-        let row = cursor.arguments()?;
-        if row.len() > columns.len() {
-            return Err(SqlError::new(
-                "42601",
-                "INSERT has more expressions than target columns",
-            ));
-        }
-        rows.push(row);
-        if !cursor.symbol(",") {
-            break;
-        }
-    }
-    let returning = if cursor.word("returning") {
-        items(cursor)?
-    } else {
-        Vec::new()
-    };
-    Ok(Statement::Insert(Insert {
-        columns,
-        rows,
-        returning,
-    }))
-}
-
-fn update(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    cursor.next();
-    ledger(cursor)?;
-    cursor.expect_word("set")?;
-    cursor.expect_word("note")?;
-    cursor.expect_symbol("=")?;
-    let note = cursor.expression()?;
-    Ok(Statement::Update {
-        note,
-        filter: filter(cursor)?,
-    })
-}
-
-fn delete(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    cursor.next();
-    cursor.expect_word("from")?;
-    ledger(cursor)?;
-    Ok(Statement::Delete {
-        filter: filter(cursor)?,
-    })
-}
-
-fn copy(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    cursor.next();
-    if cursor.symbol("(") {
-        let select = select(cursor)?;
-        cursor.expect_symbol(")")?;
-        cursor.expect_word("to")?;
-        cursor.expect_word("stdout")?;
-        return Ok(Statement::CopyOut(select));
-    }
-    ledger(cursor)?;
-    if columns(cursor)? != [true, false] {
-        return Err(SqlError::new("0A000", "only (id, note) can be copied"));
-    }
-    if cursor.words(&["from", "stdin"]) {
-        return Ok(Statement::CopyIn);
-    }
-    cursor.expect_word("to")?;
-    cursor.expect_word("stdout")?;
-    Ok(Statement::CopyOut(Select {
-        items: vec![Item::Star],
-        from: Some(Source::Ledger),
-        filter: None,
-        limit: None,
-    }))
 }
