@@ -1,0 +1,185 @@
+//! Many tasks and few connections: each task gets one, lets others run once, and returns it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use cpu_time::ProcessTime;
+use hdrhistogram::Histogram;
+
+use crate::contenders::{Bb8, Borrowed, Contender, Deadpool, Owned};
+use crate::options::Options;
+use crate::report::{Bound, Report};
+use crate::runtimes;
+use crate::server::Server;
+use crate::table::{Column, Table};
+
+const TASKS: usize = 64;
+
+const THROUGHPUT: &str = "turns a second";
+const CPU: &str = "CPU ns a turn";
+const WAIT: &str = "p99 wait µs, worst-off task";
+const VARIATION: &str = "variation of turns by task %";
+const COLUMNS: &[Column] = &[
+    Column::higher(THROUGHPUT),
+    Column::lower(CPU),
+    Column::lower(WAIT),
+    Column::plain(VARIATION),
+];
+
+/// What the tasks are to do now. Waits are timed in a phase of their own, so that reading the clock does not count as
+/// the pool's work.
+mod phase {
+    pub(super) const WARM_UP: u8 = 0;
+    pub(super) const COUNT: u8 = 1;
+    pub(super) const TIME: u8 = 2;
+    pub(super) const END: u8 = 3;
+}
+
+/// On cache lines of its own, so that tasks do not disturb each other by counting.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+#[derive(Default)]
+struct Shared {
+    phase: AtomicU8,
+    turns: [Count; 32],
+    more_turns: [Count; 32],
+}
+
+impl Shared {
+    fn count(&self, task: usize) -> &AtomicU64 {
+        let half = self.turns.len();
+        if task < half {
+            &self.turns[task].0
+        } else {
+            &self.more_turns[task - half].0
+        }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        (0..TASKS)
+            .map(|task| self.count(task).load(Ordering::Relaxed))
+            .collect()
+    }
+
+    fn enter(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+}
+
+/// One task; returns its waits in nanoseconds.
+async fn work<C: Contender>(pool: Arc<C>, shared: Arc<Shared>, task: usize) -> Histogram<u32> {
+    let mut waits = Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("the bounds are good");
+    let mut turns = 0;
+    loop {
+        match shared.phase.load(Ordering::Relaxed) {
+            phase::END => return waits,
+            phase::TIME => {
+                let asked = Instant::now();
+                let got = || waits.saturating_record(asked.elapsed().as_nanos() as u64);
+                pool.get_yield_and_return(got).await;
+            }
+            phase::WARM_UP | phase::COUNT => pool.get_yield_and_return(|| ()).await,
+            phase => unreachable!("there is no phase {phase}"),
+        }
+        turns += 1;
+        shared.count(task).store(turns, Ordering::Relaxed);
+    }
+}
+
+fn round<C: Contender>(server: &Server, length: Duration, table: &mut Table) {
+    let runtime = runtimes::two_workers();
+    let pool = Arc::new(runtime.block_on(C::build(server)));
+    let shared = Arc::new(Shared::default());
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| runtime.spawn(work(Arc::clone(&pool), Arc::clone(&shared), task)))
+        .collect();
+
+    // On a thread of its own: a pool that never lets the runtime breathe would starve its timers.
+    sleep(length / 5);
+    let (before, started, cpu) = (shared.counts(), Instant::now(), ProcessTime::now());
+    shared.enter(phase::COUNT);
+    sleep(length);
+    let (after, took, cpu) = (shared.counts(), started.elapsed(), cpu.elapsed());
+    shared.enter(phase::TIME);
+    sleep(length);
+    shared.enter(phase::END);
+    let p99 = |waits: &Histogram<u32>| match waits.len() {
+        // A task that got nothing has waited all the while.
+        0 => length.as_nanos() as f64,
+        _ => waits.value_at_quantile(0.99) as f64,
+    };
+    let mut worst = 0_f64;
+    for task in tasks {
+        let waits = runtime.block_on(task).expect("the task ends well");
+        worst = worst.max(p99(&waits));
+    }
+
+    let turns: Vec<f64> = after
+        .iter()
+        .zip(&before)
+        .map(|(after, before)| (after - before) as f64)
+        .collect();
+    let total: f64 = turns.iter().sum();
+    let cpu = cpu.as_nanos() as f64 / total;
+    table.add(
+        C::NAME,
+        [total / took.as_secs_f64(), cpu, worst / 1e3, variation(&turns)],
+    );
+    drop(pool);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+}
+
+/// The coefficient of variation, in percent.
+fn variation(figures: &[f64]) -> f64 {
+    let mean = figures.iter().sum::<f64>() / figures.len() as f64;
+    let squares: f64 = figures.iter().map(|figure| (figure - mean).powi(2)).sum();
+    (squares / figures.len() as f64).sqrt() / mean * 100.0
+}
+
+pub fn measure(server: &Server, options: &Options, report: &mut Report) {
+    let title = "2. Contended: 64 tasks, pool of 10, held over one yield, 2 workers";
+    let mut table = Table::new(title, COLUMNS);
+    let length = Duration::from_millis(if options.quick { 200 } else { 600 });
+    for _ in 0..options.rounds(11) {
+        round::<Borrowed>(server, length, &mut table);
+        round::<Owned>(server, length, &mut table);
+        round::<Deadpool>(server, length, &mut table);
+        round::<Bb8>(server, length, &mut table);
+    }
+
+    let ours = [Borrowed::NAME, Owned::NAME];
+    let rivals = [Deadpool::NAME, Bb8::NAME];
+    let least = |names: [&str; 2], column| table.median(names[0], column).min(table.median(names[1], column));
+    let most = |names: [&str; 2], column| table.median(names[0], column).max(table.median(names[1], column));
+    let throughput = least(ours, THROUGHPUT) / most(rivals, THROUGHPUT);
+    let wait = most(ours, WAIT) / least(rivals, WAIT);
+    let variation = most(ours, VARIATION);
+    report.demand(
+        "64 tasks on 10: throughput, times the better of the two",
+        Bound::AtLeast(1.4),
+        throughput,
+        "x",
+    );
+    report.demand(
+        "64 tasks on 10: p99 wait, times the better of the two",
+        Bound::AtMost(0.5),
+        wait,
+        "x",
+    );
+    report.demand(
+        "64 tasks on 10: variation of turns by task",
+        Bound::Below(3.0),
+        variation,
+        " %",
+    );
+    report.table(
+        table,
+        "Throughput, CPU and variation are taken while nothing reads a clock; waits in a second phase of the same \
+         round. A task that got nothing counts as having waited for the whole phase. Demands are judged by the \
+         worse of pgsteer's two guards.",
+    );
+}

@@ -1,0 +1,61 @@
+//! pgsteer beside the pools that a Rust program would use instead, all measured in one run on one machine: rounds are
+//! interleaved, so that every contender meets the same conditions, and medians are compared. It starts a PostgreSQL
+//! server of its own for the run. Nothing here is part of the product or of its tests.
+
+mod allocations;
+mod contended;
+mod contenders;
+mod get_and_return;
+mod machine;
+mod memory;
+mod options;
+mod picking;
+mod pooled;
+mod report;
+mod runtimes;
+mod select_one;
+mod server;
+mod sizes;
+mod table;
+
+use std::process::ExitCode;
+
+use machine::Machine;
+use options::{Options, Section};
+use report::Report;
+use server::Server;
+
+fn main() -> ExitCode {
+    let options = match Options::from_arguments(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(problem) => {
+            eprintln!("{problem}\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let server = Server::start();
+    let mut report = Report::new(Machine::describe(&server), &options);
+    for section in &options.sections {
+        eprintln!("{}", section.title());
+        match section {
+            Section::GetAndReturn => {
+                get_and_return::measure(&server, &options, &mut report);
+                memory::measure(&server, &mut report);
+            }
+            Section::Contended => contended::measure(&server, &options, &mut report),
+            Section::SelectOne => select_one::measure(&server, &options, &mut report),
+            Section::Sizes => sizes::measure(&options, &mut report),
+            Section::Picking => picking::measure(&options, &mut report),
+        }
+    }
+    report.end();
+    let text = report.to_string();
+    println!("{text}");
+    if let Some(path) = &options.out {
+        if let Err(error) = std::fs::write(path, text) {
+            eprintln!("cannot write {}: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
