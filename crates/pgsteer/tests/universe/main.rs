@@ -1,0 +1,22 @@
+//! The pool and the cluster against real PostgreSQL servers that are killed, frozen, filled up, locked and taken out of
+//! the list while work goes on. It relies on `pgsteer-testkit` for the servers. Nothing here sleeps until something
+//! "should have happened": tests wait for what they want to see, for as long as a slow machine may take; only where
+//! silence is the point do they watch for a while.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail like the tests themselves"
+)]
+
+mod discovery;
+mod failover;
+mod lifecycle;
+mod limits;
+mod login;
+mod placement;
+mod plain;
+mod returns;
+mod rig;
+mod standalone;
