@@ -1,6 +1,7 @@
 //! `pgsteer demo`: a pool rides out the loss of a zone, on simulated servers over loopback TCP. The story does things to
 //! the servers and checks what the pool makes of them; it is shown live or as plain lines, and ends in a summary.
 
+mod batches;
 pub mod board;
 mod live;
 mod load;
@@ -40,8 +41,8 @@ use show::Show;
 const LINE: Duration = Duration::from_secs(1);
 /// How soon an event becomes a line.
 const EVENT: Duration = Duration::from_millis(50);
-/// When the picture is taken: so long after the home zone was lost.
-const PICTURE_AFTER: Duration = Duration::from_millis(1500);
+/// When the picture is taken: after this share of the calm that follows the loss of the home zone.
+const PICTURE_AFTER: f64 = 0.7;
 
 /// Plays the demo as the arguments say, and prints the summary.
 ///
@@ -143,7 +144,11 @@ async fn take_picture(show: &Show, file: Option<&Path>) -> Infallible {
         while !show.set.servers().iter().any(lost) {
             sleep(EVENT).await;
         }
-        sleep(PICTURE_AFTER).await;
+        // The calm begins once the pool is full again.
+        while show.spread().total() < show.plan.pool_size {
+            sleep(EVENT).await;
+        }
+        sleep(show.plan.calm.mul_f64(PICTURE_AFTER)).await;
         if let Err(error) = std::fs::write(file, svg::picture(&show.scene())) {
             complain(&format!("warning: cannot write {}: {error}", file.display()));
         }

@@ -35,7 +35,8 @@ fn of_buffer(buffer: &Buffer) -> String {
     );
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
-         font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\">\n\
+         font-family=\"ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"14\" \
+         shape-rendering=\"crispEdges\">\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{BACKGROUND}\"/>\n"
     );
     for y in 0..area.height {
@@ -43,10 +44,13 @@ fn of_buffer(buffer: &Buffer) -> String {
         let mut from = 0;
         while from < cells.len() {
             let look = |cell: &Cell| (cell.fg, cell.modifier, shape(cell.symbol()));
-            let length = cells[from..]
+            let alike = cells[from..]
                 .iter()
-                .take_while(|cell| look(cell) == look(cells[from]))
-                .count();
+                .take_while(|cell| look(cell) == look(cells[from]));
+            // Lines that run down stand each for themselves.
+            let single =
+                matches!(shape(cells[from].symbol()), Shape::Lines([.., top, bottom]) if top || bottom);
+            let length = if single { 1 } else { alike.count() };
             run(&mut svg, from, y, &cells[from..from + length]);
             from += length;
         }
@@ -59,10 +63,9 @@ fn of_buffer(buffer: &Buffer) -> String {
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Text,
-    /// The lower part of the cell, in eighths, and how strongly.
+    /// The lower part of the cell, in eighths.
     Block {
         eighths: f32,
-        strength: f32,
     },
     /// Lines from the middle of the cell: to the left, right, top, bottom.
     Lines([bool; 4]),
@@ -73,11 +76,6 @@ fn shape(symbol: &str) -> Shape {
     match symbol.chars().next() {
         Some(block @ '▁'..='█') => Shape::Block {
             eighths: (block as u32 - '▁' as u32 + 1) as f32,
-            strength: 1.0,
-        },
-        Some('░') => Shape::Block {
-            eighths: 8.0,
-            strength: 0.3,
         },
         Some('─') => lines(true, true, false, false),
         Some('│') => lines(false, false, true, true),
@@ -96,13 +94,12 @@ fn run(svg: &mut String, x: usize, y: u16, cells: &[&Cell]) {
     let color = color(cells[0].fg);
     // Writing to a string cannot fail.
     let _ = match shape(cells[0].symbol()) {
-        Shape::Block { eighths, strength } => {
+        Shape::Block { eighths } => {
             let height = CELL.1 * eighths / 8.0;
             let top = top + CELL.1 - height;
             writeln!(
                 svg,
-                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{color}\" \
-                 opacity=\"{strength}\"/>"
+                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{color}\"/>"
             )
         }
         Shape::Lines([to_left, to_right, to_top, to_bottom]) => {

@@ -15,6 +15,9 @@ use super::scene::{Scene, ServerScene};
 const CHART_ROWS: u16 = 7;
 /// Widest bar of connections.
 const BAR: u16 = 24;
+/// What bars are made of: less than the whole line, so that those of two servers do not run together.
+const CONNECTION: &str = "▆";
+const OPENING: &str = "▂";
 
 /// Draws the scene over the whole frame.
 pub fn draw(frame: &mut Frame<'_>, scene: &Scene) {
@@ -130,8 +133,8 @@ fn row(server: &ServerScene, first_of_zone: bool, pool_size: u32) -> Row<'static
         Cell::new(Span::styled(state, style)),
         Cell::new(seen),
         Cell::new(Line::from(vec![
-            Span::styled("█".repeat(cells(server.connections, pool_size)), bar_style),
-            Span::styled("░".repeat(cells(server.opening, pool_size)), quiet()),
+            Span::styled(CONNECTION.repeat(cells(server.connections, pool_size)), bar_style),
+            Span::styled(OPENING.repeat(cells(server.opening, pool_size)), quiet()),
         ])),
         Cell::new(opening),
         Cell::new(format!("{:.0}", server.per_second)),

@@ -93,7 +93,7 @@ fn each_server_has_its_state_and_a_bar_of_its_connections() {
 
     let (a1, b1, c1) = (line(&lines, " a1 "), line(&lines, " b1 "), line(&lines, " c1 "));
     assert!(
-        a1.contains("killed") && a1.contains("left out for 0.8 s") && !a1.contains('█'),
+        a1.contains("killed") && a1.contains("left out for 0.8 s") && !a1.contains('▆'),
         "{a1}"
     );
     assert!(
@@ -102,7 +102,7 @@ fn each_server_has_its_state_and_a_bar_of_its_connections() {
     );
     assert!(c1.contains("frozen"), "{c1}");
     let bar = |line: &str, cell| line.chars().filter(|symbol| *symbol == cell).count();
-    assert_eq!((bar(b1, '█'), bar(b1, '░'), bar(c1, '█')), (12, 4, 8));
+    assert_eq!((bar(b1, '▆'), bar(b1, '▂'), bar(c1, '▆')), (12, 4, 8));
 }
 
 #[test]
