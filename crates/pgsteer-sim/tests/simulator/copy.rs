@@ -1,16 +1,7 @@
 //! COPY into the ledger and out of it, by tokio-postgres and by hand.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use bytes::Bytes;
-use common::{Raw, client, field, kinds, sqlstate};
+use crate::common::{Raw, client, field, kinds, sqlstate};
 use futures_util::{SinkExt, TryStreamExt, pin_mut};
 use pgsteer_sim::Sim;
 use postgres_protocol::message::frontend;

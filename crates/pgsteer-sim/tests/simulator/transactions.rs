@@ -1,15 +1,6 @@
 //! Transactions as the wire shows them: status bytes, command tags, savepoints, conflicts.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
-use common::{Raw, client, field, kinds, sqlstate};
+use crate::common::{Raw, client, field, kinds, sqlstate};
 use pgsteer_sim::{Sim, TransactionStatus};
 use postgres_protocol::message::frontend;
 

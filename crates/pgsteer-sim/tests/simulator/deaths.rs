@@ -1,17 +1,8 @@
 //! Servers and sessions that go: killed, shut down, frozen, cut off, and back again.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{PORT, Raw, client, field, kinds, never, sqlstate, try_client};
+use crate::common::{PORT, Raw, client, field, kinds, never, sqlstate, try_client};
 use pgsteer_sim::{Death, End, Event, Shutdown, Sim};
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

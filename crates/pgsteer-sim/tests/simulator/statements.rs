@@ -1,15 +1,6 @@
 //! What the simulated servers answer to each kind of statement, seen by tokio-postgres.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
-use common::{client, sqlstate};
+use crate::common::{client, sqlstate};
 use pgsteer_sim::Sim;
 use tokio_postgres::SimpleQueryMessage;
 

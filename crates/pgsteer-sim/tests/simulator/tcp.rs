@@ -1,18 +1,9 @@
 //! The same servers over real loopback TCP. Real time passes here, but nothing waits for it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use common::{config, sqlstate};
+use crate::common::{config, sqlstate};
 use pgsteer_sim::{Accept, Death, Shutdown, Sim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,17 +1,8 @@
 //! What ends a running statement: cancel requests, `statement_timeout`, and nothing else.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{Raw, client, field, sqlstate};
+use crate::common::{Raw, client, field, sqlstate};
 use pgsteer_sim::{Effect, Event, Script, Sim};
 use postgres_protocol::message::frontend;
 use tokio::time::Instant;

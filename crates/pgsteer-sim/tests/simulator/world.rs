@@ -1,12 +1,5 @@
 //! The simulation as a world for pgsteer: its names, connects and draws.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
 use std::io::ErrorKind;
 use std::path::PathBuf;
 

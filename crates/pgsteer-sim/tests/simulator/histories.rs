@@ -1,17 +1,8 @@
 //! Whole histories: the same from the same seed, and schedules that break and mend as they promise.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{PORT, config};
+use crate::common::{PORT, config};
 use pgsteer_sim::{Breakage, Fault, Schedule, ScheduleOptions, Sim};
 use tokio_postgres::NoTls;
 
@@ -130,7 +121,7 @@ async fn every_kind_of_breakage_is_wholly_mended() {
         step(Fault::Break(kind)).apply(&sim);
         step(Fault::Mend(kind)).apply(&sim);
         let start = tokio::time::Instant::now();
-        common::client(&sim, "a")
+        crate::common::client(&sim, "a")
             .await
             .batch_execute("INSERT INTO ledger VALUES (1)")
             .await

@@ -1,15 +1,6 @@
 //! `yb_servers()`: the shared table, what single servers can say instead, and what is counted.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
-use common::{client, sqlstate};
+use crate::common::{client, sqlstate};
 use pgsteer_sim::{Discovery, DiscoveryRow, ServerSpec, Sim};
 
 const QUERY: &str = "SELECT host, port, node_type, cloud, region, zone, public_ip FROM yb_servers()";

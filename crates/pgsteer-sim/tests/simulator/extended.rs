@@ -1,16 +1,7 @@
 //! The extended protocol: prepared statements, portals with row limits, errors up to the Sync, and bytes that make no
 //! sense.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
-use common::{Raw, client, field, kinds, sqlstate};
+use crate::common::{Raw, client, field, kinds, sqlstate};
 use pgsteer_sim::{End, Event, Sim};
 use postgres_protocol::IsNull;
 use postgres_protocol::message::frontend;

@@ -1,18 +1,9 @@
 //! Scripted effects on statements: errors, delays, deaths before and after a commit, cut and odd answers.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Raw, client, field, kinds, never, sqlstate};
+use crate::common::{Raw, client, field, kinds, never, sqlstate};
 use pgsteer_sim::{Death, Effect, Scope, Script, Sim};
 use postgres_protocol::message::frontend;
 use tokio::io::AsyncReadExt;

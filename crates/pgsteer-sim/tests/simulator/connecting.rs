@@ -1,19 +1,10 @@
 //! What can be wrong before a session exists: names, connects, logins, limits.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests, and only of tests"
-)]
-
-mod common;
-
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{PORT, Raw, client, config, field, never, sqlstate, try_client, try_with};
+use crate::common::{PORT, Raw, client, config, field, never, sqlstate, try_client, try_with};
 use pgsteer_sim::{Accept, Auth, End, Event, Login, LoginStage, Resolution, ServerSpec, Sim};
 use tokio::time::Instant;
 
