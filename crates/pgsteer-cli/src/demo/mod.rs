@@ -21,9 +21,10 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::arguments::DemoArguments;
@@ -81,15 +82,33 @@ pub async fn play_plain(
     interrupt: &Interrupt,
     svg: Option<&Path>,
 ) -> Result<Outcome, Failure> {
-    let show = Show::open(plan).await?;
+    let show = Arc::new(Show::open(plan).await?);
+    let mut story = begin(&show, interrupt);
     let mut told = 0;
     let outcome = tokio::select! {
-        outcome = story::play(&show, interrupt) => outcome?,
+        outcome = end(&mut story) => outcome?,
         failed = tell(&show, output, &mut told) => match failed? {},
         never = take_picture(&show, svg) => match never {},
     };
     tell_events(&show, output, &mut told)?;
     Ok(outcome)
+}
+
+/// Plays the story in a task of its own, so that nothing that shows it can slow it down. It ends with the set.
+fn begin(show: &Arc<Show>, interrupt: &Interrupt) -> JoinSet<Outcome> {
+    let (show, interrupt) = (show.clone(), interrupt.clone());
+    let mut story = JoinSet::new();
+    story.spawn(async move { story::play(&show, &interrupt).await });
+    story
+}
+
+/// Waits for the story's end.
+async fn end(story: &mut JoinSet<Outcome>) -> Result<Outcome, Failure> {
+    match story.join_next().await {
+        Some(Ok(outcome)) => Ok(outcome),
+        Some(Err(died)) => Err(Failure::work(format!("the demo broke off: {died}"))),
+        None => Err(Failure::work("the demo broke off")),
+    }
 }
 
 /// Writes what happens, for ever, or until it cannot be written.
@@ -117,10 +136,11 @@ fn tell_events(show: &Show, output: &mut Output, told: &mut usize) -> Result<(),
 async fn play_live(plan: Plan, interrupt: &Interrupt, svg: Option<&Path>) -> Result<Outcome, Failure> {
     let (log, lines) = mpsc::channel();
     logging::to_channel(log);
-    let show = Show::open(plan).await?;
+    let show = Arc::new(Show::open(plan).await?);
     let mut live = Live::start()?;
+    let mut story = begin(&show, interrupt);
     tokio::select! {
-        outcome = story::play(&show, interrupt) => outcome,
+        outcome = end(&mut story) => outcome,
         shown = live.run(&show, interrupt) => match shown? {},
         never = take_log(&show, &lines) => match never {},
         never = take_picture(&show, svg) => match never {},

@@ -12,7 +12,6 @@ use super::outcome::{Outcome, StageEnd};
 use super::plan::{FREEZES, HOME};
 use super::show::Show;
 use super::spread::Expected;
-use crate::exit::Failure;
 use crate::interrupt::Interrupt;
 
 /// How often the pool is looked at while something is waited for.
@@ -21,11 +20,7 @@ const GLANCE: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Plays the story. An interrupt ends it early; what has been measured by then is the outcome.
-///
-/// # Errors
-///
-/// If the demo cannot be set up; a story that goes wrong is an [`Outcome`].
-pub(super) async fn play(show: &Show, interrupt: &Interrupt) -> Result<Outcome, Failure> {
+pub(super) async fn play(show: &Show, interrupt: &Interrupt) -> Outcome {
     let mut story = Story {
         show,
         stages: Vec::new(),
@@ -49,7 +44,7 @@ pub(super) async fn play(show: &Show, interrupt: &Interrupt) -> Result<Outcome, 
     if !show.close(load).await {
         story.went_wrong("the pool did not end in good order".to_owned());
     }
-    Ok(story.outcome(interrupted))
+    story.outcome(interrupted)
 }
 
 struct Story<'a> {
