@@ -124,7 +124,26 @@ fn after_a_failed_open_nothing_is_opened_for_a_second_whatever_happens() {
     rig.planner.demand(&rig.view, rig.now);
     assert_eq!(rig.actions(), []);
     assert_eq!(rig.tick_after(999 * MS), []);
-    assert_eq!(rig.tick_after(MS).len(), 2);
+    assert_eq!(rig.tick_after(MS).len(), 1);
+}
+
+/// A failed open has tried every host: a crowd of openers would learn no more, and meet the first server to come back.
+#[test]
+fn after_a_failed_open_one_opener_tries_until_it_succeeds_and_then_all_do() {
+    for why in [OpenFailure::Hosts, OpenFailure::Refused] {
+        let mut rig = Rig::started(options(4));
+        assert_eq!(rig.opened_for(), [0, 1, 2, 3]);
+        for slot in 0..4 {
+            fail(&mut rig, slot, why);
+        }
+        for _ in 0..3 {
+            assert_eq!(rig.tick_after(SECOND).len(), 1, "{why:?}");
+            assert_eq!(fail(&mut rig, 0, why), []);
+        }
+        assert_eq!(rig.tick_after(SECOND).len(), 1);
+        rig.open(0, "a", 0);
+        assert_eq!(rig.opened_for(), [1, 2, 3], "{why:?}");
+    }
 }
 
 /// What else there is, how the open fails, and whether waiters then fail.

@@ -1,8 +1,9 @@
 //! Filling: how many connections there should be, when another is opened, and what a failed open leads to.
 //!
 //! At most `max_dials` are opened at once, and after a failure none until the refill timer has run out, save for the
-//! replacement after a hook failure. While logins are refused there is one opener and a doubling rest, so that a
-//! wrong password locks no account out.
+//! replacement after a hook failure. A failed open has tried every host there is, so until one succeeds a single opener
+//! goes on trying: servers that come back are not met by a crowd. While logins are refused its rest doubles, so that
+//! a wrong password locks no account out.
 
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,7 @@ impl Planner {
             return self.odd(slot, "opened");
         };
         self.login_accepted(now);
+        self.nothing_opens = false;
         self.kept_off.remove(&host);
         let connection = Connection::new(
             host,
@@ -59,8 +61,8 @@ impl Planner {
         } else if ordered {
             self.close_owned(slot, connection, CloseReason::Ordered, now);
         } else {
+            self.expect_end_of_life(&connection);
             self.release(slot, connection);
-            self.recompute_lifetime_wake();
         }
         self.fill(view, now);
         Ok(())
@@ -86,6 +88,7 @@ impl Planner {
         if self.stage == Stage::Down {
             return Ok(());
         }
+        self.nothing_opens = true;
         if why == OpenFailure::Login {
             // Those that fail while the timer is armed were dialled in the same round: one round doubles once.
             let next = match self.login_delay {
@@ -151,7 +154,7 @@ impl Planner {
         if self.stage != Stage::Running || self.refill_at.is_some() {
             return;
         }
-        let dials = if self.login_delay.is_some() {
+        let dials = if self.nothing_opens {
             1
         } else {
             self.options.max_dials as usize

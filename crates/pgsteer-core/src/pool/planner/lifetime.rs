@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::slots::Slot;
-use super::{Action, CloseReason, Planner, PoolView, Stage, TICK};
+use super::slots::{Connection, Slot};
+use super::{Action, CloseReason, Planner, PoolView, Stage, TICK, earlier};
 use crate::host::HostKey;
 
 impl Planner {
@@ -183,6 +183,18 @@ impl Planner {
                 end.checked_sub(TICK.saturating_mul(ticks).min(horizon))
             })
             .min();
+    }
+
+    /// Makes room for one more end of life without looking at all the others: a big pool opens one connection after the
+    /// other. The wake may come too early for that; the tick then works it out.
+    pub(super) fn expect_end_of_life(&mut self, connection: &Connection) {
+        let Some(end) = connection.expires_at else {
+            return;
+        };
+        // It may be the one by which all later ones have to go a tick earlier.
+        self.lifetime_wake = self.lifetime_wake.and_then(|wake| wake.checked_sub(TICK));
+        let early = end.checked_sub(self.early_horizon());
+        earlier(&mut self.lifetime_wake, early);
     }
 
     /// Closes idle connections that were unused for `idle_timeout`, the highest slots first, down to `min_idle`.

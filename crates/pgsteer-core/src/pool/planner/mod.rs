@@ -52,6 +52,8 @@ pub struct Planner {
     actions: VecDeque<Action>,
     /// Filling rests until then.
     refill_at: Option<Instant>,
+    /// The last open that ended had tried every host in vain.
+    nothing_opens: bool,
     /// Logins are refused: the present rest between two attempts.
     login_delay: Option<Duration>,
     /// Hosts whose hook failed, and when.
@@ -86,6 +88,7 @@ impl Planner {
             stage: Stage::New,
             actions: VecDeque::new(),
             refill_at: None,
+            nothing_opens: false,
             login_delay: None,
             kept_off: BTreeMap::new(),
             young_deaths: None,
