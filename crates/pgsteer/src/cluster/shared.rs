@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// Returns once the cluster has been stopped.
-    pub(super) async fn wait_stopped(&self) {
+    pub(crate) async fn wait_stopped(&self) {
         // The sender lives in `self`, so this ends only by the value.
         let _ = self.stopped.subscribe().wait_for(|stopped| *stopped).await;
     }

@@ -75,8 +75,6 @@ impl Keeper {
             }
             self.on_time(now());
         }
-        self.pool.cluster.stop();
-        self.pool.drained.send_replace(true);
         // Guards still out at a cut come back here, so that nothing is leaked before the last of them.
         self.messages.close();
     }
@@ -443,6 +441,16 @@ impl Keeper {
                 "a connection has been held longer than leak_threshold"
             );
         }
+    }
+}
+
+impl Drop for Keeper {
+    /// Without a keeper nothing comes to anybody: if its runtime goes before the pool was closed, or it dies, callers
+    /// are told so instead of waiting for ever.
+    fn drop(&mut self) {
+        self.pool.slots.close();
+        self.pool.cluster.stop();
+        self.pool.drained.send_replace(true);
     }
 }
 

@@ -200,10 +200,13 @@ impl Pool {
         let n = n.min(self.inner().settings.pool_size);
         let started = now();
         let mut live = self.inner().live.subscribe();
-        let mut drained = self.inner().drained.subscribe();
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
         tokio::select! {
             biased;
-            _ = drained.wait_for(|drained| *drained) => Err(Error::Closed),
+            // The first thing that happens to a pool that is closed.
+            () = self.inner().cluster.shared().wait_stopped() => Err(Error::Closed),
             _ = live.wait_for(|live| *live >= n) => Ok(()),
             () = tokio::time::sleep(deadline) => {
                 Err(self.inner().exhausted(now().saturating_duration_since(started)))

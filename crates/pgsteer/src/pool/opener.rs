@@ -11,9 +11,14 @@ use super::tenant::Tenant;
 use crate::cluster::{Counted, Opened, SearchError};
 use crate::dial::{Dialled, EndReason, Owner, Purpose};
 
-/// Opens a connection for the slot and reports to the keeper how it went.
-pub(super) async fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>) {
-    let mut report = Report { pool, slot, epoch, told: false };
+/// Opens a connection for the slot and reports to the keeper how it went. The report is there before the task has
+/// begun, so that the keeper hears of one that was aborted before its first step too.
+pub(super) fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>) -> impl Future<Output = ()> {
+    search(Report { pool, slot, epoch, told: false }, avoid)
+}
+
+async fn search(mut report: Report, avoid: Vec<HostKey>) {
+    let (slot, epoch) = (report.slot, report.epoch);
     match report.pool.cluster.shared().open(&avoid, Purpose::Pool).await {
         Ok(opened) => {
             let Opened { key, dialled, counted } = opened;
