@@ -1,16 +1,14 @@
-//! A connection's life in a pool: opened, handed out, held too long, aged, retired, closed; and what a caller is told
-//! who gets none.
+//! A connection's life in a pool: opened, handed out, aged, retired, let go when there are too many.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgsteer::{Conn, ConnRef, Error, Pool};
-use pgsteer_testkit::Universe;
+use pgsteer_testkit::{USER, Universe};
 
 use crate::rig::{
-    LIMIT, Rig, backend, backends, becomes, full_pool, is_lost, key, logged, pool, rig, soon, spread, stays,
-    three,
+    LIMIT, Rig, backend, backends, becomes, full_pool, key, pool, rig, soon, spread, stays, three,
 };
 
 async fn single() -> Rig {
@@ -90,6 +88,56 @@ async fn a_connection_is_counted_where_it_is_and_a_waiter_gets_the_very_one_that
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn callers_are_served_in_the_order_they_came() {
+    let universe = single().await;
+    let pool = full_pool(&universe, "pool_size=1&load_balance=false").await;
+    let held = pool.get().await.unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..20 {
+        let (waiting, tell) = (pool.clone(), tell.clone());
+        tokio::spawn(async move {
+            let conn = waiting.get_timeout(LIMIT).await.unwrap();
+            tell.send(number).unwrap();
+            conn.batch_execute("SELECT 1").await.unwrap();
+        });
+        becomes(number + 1, || pool.status().waiting).await;
+    }
+    drop(held);
+    for number in 0..20 {
+        assert_eq!(soon(told.recv()).await, Some(number));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_gives_up_in_the_queue_costs_nobody_a_connection() {
+    let universe = single().await;
+    let pool = full_pool(&universe, "pool_size=2&load_balance=false").await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut tasks = tokio::task::JoinSet::new();
+    for patience in 0..12_u64 {
+        let (pool, stop): (Pool, _) = (pool.clone(), stop.clone());
+        tasks.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let asked = tokio::time::timeout(Duration::from_micros(patience * 150), async {
+                    let conn = pool.get().await.unwrap();
+                    conn.batch_execute("SELECT 1").await.unwrap();
+                });
+                let _ = asked.await;
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stop.store(true, Ordering::Relaxed);
+    tasks.join_all().await;
+    becomes((2, 0, 0), || {
+        (pool.status().idle, pool.status().leased, pool.status().waiting)
+    })
+    .await;
+    pool.query_one("SELECT 1", &[]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn retire_all_replaces_idle_connections_now_and_leased_ones_when_they_come_back() {
     let universe = three().await;
     let pool = full_pool(&universe, "pool_size=6&application_name=retired").await;
@@ -111,106 +159,6 @@ async fn retire_all_replaces_idle_connections_now_and_leased_ones_when_they_come
     let totals = pool.status().totals;
     assert_eq!((totals.opened, totals.lost, totals.open_failures), (12, 0, 0));
     assert_eq!(spread(&pool, &universe), [2, 2, 2]);
-}
-
-/// Covers: E-354
-#[tokio::test(flavor = "multi_thread")]
-async fn closing_a_pool_waits_for_holders_until_its_deadline_then_cuts_them() {
-    let universe = single().await;
-    let pool = full_pool(
-        &universe,
-        "pool_size=3&load_balance=false&application_name=closing",
-    )
-    .await;
-    let conn = pool.get().await.unwrap();
-    let still_held = pool.get().await.unwrap();
-    let sleep = tokio::spawn(async move { conn.batch_execute("SELECT pg_sleep(1000)").await });
-    becomes(true, || {
-        let sql =
-            "SELECT 1 FROM pg_stat_activity WHERE application_name = 'closing' AND query LIKE '%pg_sleep%'";
-        !universe.server(0).sql(sql).is_empty()
-    })
-    .await;
-    let started = Instant::now();
-    let closed = pool.close(Duration::from_millis(300)).await;
-    assert_eq!(closed.still_out, 2);
-    assert!(closed.took >= Duration::from_millis(300) && closed.took <= started.elapsed());
-    let error = Error::from(soon(sleep).await.unwrap().unwrap_err());
-    assert!(is_lost(&error), "{error}");
-    assert!(still_held.query_one("SELECT 1", &[]).await.is_err());
-    assert!(matches!(pool.get().await, Err(Error::Closed)));
-    assert!(pool.is_closed() && pool.try_get().is_none());
-    // A statement on a session that was cut runs on until the server notices; the idle ones are gone.
-    becomes(true, || backends(&universe, "closing").len() <= 1).await;
-}
-
-/// Covers: E-254
-#[tokio::test(flavor = "multi_thread")]
-async fn closing_a_pool_fails_those_who_wait_and_stops_its_cluster() {
-    let universe = single().await;
-    let pool = full_pool(&universe, "pool_size=1&load_balance=any&application_name=closed").await;
-    let held = pool.get().await.unwrap();
-    let waiting = tokio::spawn({
-        let pool = pool.clone();
-        async move { pool.get_timeout(LIMIT).await.map(drop) }
-    });
-    becomes(1, || pool.status().waiting).await;
-    let closing = tokio::spawn({
-        let pool = pool.clone();
-        async move { pool.close(LIMIT).await }
-    });
-    assert!(matches!(soon(waiting).await.unwrap(), Err(Error::Closed)));
-    held.batch_execute("SELECT 1").await.unwrap();
-    drop(held);
-    assert_eq!(soon(closing).await.unwrap().still_out, 0);
-    assert_eq!(
-        universe.server(0).sessions("closed"),
-        0,
-        "returns when the server has let go"
-    );
-    assert!(matches!(pool.cluster().connect().await, Err(Error::Closed)));
-    assert!(matches!(pool.ready(1, LIMIT).await, Err(Error::Closed)));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pool_whose_last_handle_is_dropped_closes_its_connections() {
-    let universe = single().await;
-    let pool = full_pool(
-        &universe,
-        "pool_size=4&load_balance=false&application_name=dropped",
-    )
-    .await;
-    let held = pool.get().await.unwrap();
-    drop(pool);
-    becomes(1, || universe.server(0).sessions("dropped")).await;
-    held.batch_execute("SELECT 1").await.unwrap();
-    drop(held);
-    becomes(0, || universe.server(0).sessions("dropped")).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ready_returns_at_the_number_asked_for_and_tells_at_its_deadline_why_not() {
-    let universe = rig(Universe::builder()
-        .servers(1)
-        .configure(0, |spec| spec.max_connections(4)))
-    .await;
-    let pool = pool(&universe, "pool_size=6&load_balance=false");
-    pool.ready(3, LIMIT).await.unwrap();
-    let error = pool.ready(100, Duration::from_millis(1500)).await.unwrap_err();
-    let Error::CheckoutTimeout(exhausted) = &error else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (exhausted.size, exhausted.idle + exhausted.leased),
-        (6, 4),
-        "{error}"
-    );
-    assert!(exhausted.waited >= Duration::from_millis(1500), "{error}");
-    assert!(error.to_string().contains("53300"), "{error}");
-    pool.query_one("SELECT 1", &[]).await.unwrap();
-    universe.server(0).set_max_connections(20);
-    pool.ready(100, LIMIT).await.unwrap();
-    assert_eq!(pool.status().idle, 6, "more than pool_size counts as pool_size");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -281,95 +229,6 @@ async fn a_leased_connection_that_has_aged_is_replaced_when_it_comes_back() {
     assert_ne!(backend(&pool.get_timeout(LIMIT).await.unwrap()).await, process);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_is_held_too_long_is_reported_once_with_the_place_it_was_taken() {
-    let universe = single().await;
-    let pool = full_pool(
-        &universe,
-        "pool_size=1&leak_threshold=100ms&record_holders=true&load_balance=false",
-    )
-    .await;
-    let address = universe.server(0).address();
-    let reports = || logged(&["WARN", "leak_threshold", &address]);
-    let line = line!() + 1;
-    let held = pool.get().await.unwrap();
-    becomes(1, || reports().len()).await;
-    assert!(
-        reports()[0].contains(&format!("lifecycle.rs:{line}:")),
-        "{:?}",
-        reports()
-    );
-    stays(1, Duration::from_millis(500), || reports().len()).await;
-    drop(held);
-    let _again = pool.get().await.unwrap();
-    becomes(2, || reports().len()).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_checkout_that_runs_out_of_time_tells_who_holds_what_since_when_and_where() {
-    let universe = single().await;
-    let pool = full_pool(&universe, "pool_size=2&record_holders=true&load_balance=false").await;
-    let line = line!() + 1;
-    let _oldest = pool.get().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let _other = pool.get().await.unwrap();
-    let error = pool.get_timeout(Duration::from_millis(50)).await.unwrap_err();
-    let Error::CheckoutTimeout(exhausted) = &error else {
-        panic!("{error}")
-    };
-    assert_eq!(
-        (
-            exhausted.size,
-            exhausted.idle,
-            exhausted.leased,
-            exhausted.opening
-        ),
-        (2, 0, 2, 0)
-    );
-    assert_eq!(exhausted.waiting, 1, "this one");
-    assert!(exhausted.waited >= Duration::from_millis(50));
-    assert!(
-        exhausted.oldest_holder.unwrap() >= Duration::from_millis(70),
-        "{error}"
-    );
-    let place = exhausted.oldest_holder_at.as_deref().unwrap();
-    assert!(place.contains(&format!("lifecycle.rs:{line}:")), "{place}");
-    assert!(
-        error.to_string().contains(place) && error.to_string().contains("2 leased"),
-        "{error}"
-    );
-    assert!(exhausted.failures.is_empty());
-    assert_eq!(pool.status().totals.timeouts, 1);
-    assert_eq!(pool.status().holders.len(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_checkout_that_runs_out_of_time_tells_what_the_last_connects_failed_with() {
-    let universe = three().await;
-    let pool = full_pool(&universe, "pool_size=3&failed_host_reconnect_delay_secs=60").await;
-    let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(pool.get().await.unwrap());
-    }
-    let lost = key(universe.server(2));
-    universe.server(0).set_hba(&["host all all all reject"]);
-    universe.server(1).set_hba(&["host all all all reject"]);
-    universe.server(2).kill();
-    let at = held.iter().position(|conn| *Conn::host(conn) == lost).unwrap();
-    drop(held.remove(at));
-    becomes(true, || pool.status().totals.open_failures > 0).await;
-    let error = pool.get_timeout(Duration::from_millis(50)).await.unwrap_err();
-    assert!(
-        matches!(error, Error::CheckoutTimeout(_)),
-        "leased connections may come back: {error}"
-    );
-    let said = error.to_string();
-    for server in universe.servers() {
-        assert!(said.contains(&server.address()), "{said}");
-    }
-    assert!(said.contains("refused") && said.contains("28000"), "{said}");
-}
-
 /// Tells apart what a pool sends by itself from what a test does: it does nothing.
 ///
 /// Covers: E-257
@@ -386,7 +245,7 @@ async fn an_idle_pool_sends_nothing_through_sixty_looks_at_its_spread() {
     .await;
     let heard = || -> Vec<(usize, usize)> {
         let logs = universe.servers().iter().map(|server| server.log());
-        logs.map(|log| (log.activity("quiet"), log.login_attempts(pgsteer_testkit::USER)))
+        logs.map(|log| (log.activity("quiet"), log.login_attempts(USER)))
             .collect()
     };
     // Discovery's own session ends in the background.
@@ -398,54 +257,4 @@ async fn an_idle_pool_sends_nothing_through_sixty_looks_at_its_spread() {
     let before = heard();
     pool.query_one("SELECT 1", &[]).await.unwrap();
     becomes(true, || heard() != before).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn callers_are_served_in_the_order_they_came() {
-    let universe = single().await;
-    let pool = full_pool(&universe, "pool_size=1&load_balance=false").await;
-    let held = pool.get().await.unwrap();
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    for number in 0..20 {
-        let (waiting, tell) = (pool.clone(), tell.clone());
-        tokio::spawn(async move {
-            let conn = waiting.get_timeout(LIMIT).await.unwrap();
-            tell.send(number).unwrap();
-            conn.batch_execute("SELECT 1").await.unwrap();
-        });
-        becomes(number + 1, || pool.status().waiting).await;
-    }
-    drop(held);
-    for number in 0..20 {
-        assert_eq!(soon(told.recv()).await, Some(number));
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_gives_up_in_the_queue_costs_nobody_a_connection() {
-    let universe = single().await;
-    let pool = full_pool(&universe, "pool_size=2&load_balance=false").await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let mut tasks = tokio::task::JoinSet::new();
-    for patience in 0..12_u64 {
-        let (pool, stop): (Pool, _) = (pool.clone(), stop.clone());
-        tasks.spawn(async move {
-            while !stop.load(Ordering::Relaxed) {
-                let asked = tokio::time::timeout(Duration::from_micros(patience * 150), async {
-                    let conn = pool.get().await.unwrap();
-                    conn.batch_execute("SELECT 1").await.unwrap();
-                });
-                let _ = asked.await;
-                tokio::task::yield_now().await;
-            }
-        });
-    }
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    stop.store(true, Ordering::Relaxed);
-    tasks.join_all().await;
-    becomes((2, 0, 0), || {
-        (pool.status().idle, pool.status().leased, pool.status().waiting)
-    })
-    .await;
-    pool.query_one("SELECT 1", &[]).await.unwrap();
 }

@@ -59,11 +59,11 @@ async fn a_wrong_password_is_told_at_once_marks_no_host_and_makes_no_storm_of_lo
     becomes(0, || pool.status().opening).await;
     let before = logs(&universe);
     for log in &before {
-        // One for each of the connections that were opened at once, and discovery's.
+        // One for each of the ten connections that were opened at once, and a discovery a second.
+        let attempts = log.login_attempts(USER);
         assert!(
-            log.login_attempts(USER) <= 11,
-            "{} logins",
-            log.login_attempts(USER)
+            attempts < 20,
+            "{attempts} logins on one server before the pool was sure"
         );
     }
     let mut callers = tokio::task::JoinSet::new();

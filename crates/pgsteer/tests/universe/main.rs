@@ -10,13 +10,20 @@
     reason = "helpers of tests fail like the tests themselves"
 )]
 
+mod closing;
 mod discovery;
 mod failover;
+mod frozen;
+mod in_order;
 mod lifecycle;
 mod limits;
+mod load;
+mod log;
 mod login;
 mod placement;
 mod plain;
+mod refusals;
 mod returns;
 mod rig;
 mod standalone;
+mod telling;

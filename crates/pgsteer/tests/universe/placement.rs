@@ -132,8 +132,11 @@ async fn each_mode_uses_its_node_types() {
     }
 }
 
+/// A mode, the spread or the refusal while servers are down, and the spread while all are up.
+type Row = (&'static str, Result<[u32; 3], Refused>, [u32; 3]);
+
 /// One pool per mode while servers are down: what each does then, and that each goes home when they are back.
-async fn while_down(servers: &[usize], rows: &[(&str, Result<[u32; 3], Refused>, [u32; 3])]) {
+async fn while_down(servers: &[usize], rows: &[Row]) {
     let universe = with_replica().await;
     let mut pools = Vec::new();
     for (mode, _, home) in rows {

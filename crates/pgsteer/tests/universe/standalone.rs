@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use pgsteer::{ClusterConnection, Error};
 
+use crate::log::logged;
 use crate::rig::{
-    QUICK, backend, becomes, cluster, counts, full_pool, key, keys, logged, pool, soon, spread,
-    spread_becomes, stays, three, two_universes,
+    QUICK, backend, becomes, cluster, counts, full_pool, key, keys, pool, soon, spread, spread_becomes,
+    stays, three, two_universes,
 };
 
 /// Covers: E-168, E-172
