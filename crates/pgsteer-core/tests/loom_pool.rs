@@ -487,8 +487,17 @@ fn closing_leaves_each_slot_idle_or_with_the_keeper_and_nobody_waiting() {
 }
 
 #[test]
-fn a_parked_slot_gets_exactly_one_owner() {
-    explore(3, || {
+fn a_parked_slot_gets_exactly_one_owner_when_the_last_answer_has_come() {
+    a_parked_slot_gets_exactly_one_owner(false);
+}
+
+#[test]
+fn a_parked_slot_gets_exactly_one_owner_when_the_connection_ends_before_the_answer() {
+    a_parked_slot_gets_exactly_one_owner(true);
+}
+
+fn a_parked_slot_gets_exactly_one_owner(busy: bool) {
+    explore(3, move || {
         let (pool, mut leases, _) = pool(1);
         let lease = leases.pop().unwrap();
         let session = session(&pool, &lease);
@@ -497,7 +506,7 @@ fn a_parked_slot_gets_exactly_one_owner() {
             let (pool, session) = (Arc::clone(&pool), StdArc::clone(&session));
             thread::spawn(move || {
                 session.begin_pass();
-                let passed = match session.end_pass(false, false) {
+                let passed = match session.end_pass(busy, false) {
                     PassEnd::Release | PassEnd::HandOver => {
                         Some(pool.unpark(0).expect("the winner finds the lease"))
                     }
