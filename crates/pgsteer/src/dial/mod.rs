@@ -152,7 +152,7 @@ impl Dialler {
         let socket = match timeout_at(deadline, self.world.dialler().dial(endpoint, &self.socket)).await {
             Ok(Ok(socket)) => socket,
             Ok(Err(error)) => {
-                let text = format!("could not connect to {endpoint}: {error}");
+                let text = format!("connecting to {endpoint}: {error}");
                 return Err(Failure::new(Stage::Connect, Observed::Io(error.kind()), text));
             }
             Err(_) => return Err(late(Stage::Connect, "did not accept the connection")),
