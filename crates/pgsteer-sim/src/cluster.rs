@@ -64,7 +64,9 @@ pub(crate) struct State {
     pub(crate) ledger: Rows,
     pub(crate) log: Log,
     pub(crate) last_connection: u64,
+    pub(crate) live: usize,
     pub(crate) most_live: usize,
+    pub(crate) live_by_application: BTreeMap<String, usize>,
     pub(crate) most_live_by_application: BTreeMap<String, usize>,
 }
 
@@ -276,31 +278,32 @@ impl Cluster {
             .or_default() += 1;
         let (key, application) = (connection.key, info.application_name.clone());
         connection.session = Some(info);
-        let sessions = || {
-            state
-                .connections
-                .values()
-                .filter_map(|connection| connection.session.as_ref())
-        };
-        let live = sessions().count();
-        let of_application = sessions()
-            .filter(|session| session.application_name == application)
-            .count();
-        state.most_live = state.most_live.max(live);
+        // Counted, not walked: ten thousand sessions may begin one after the other.
+        state.live += 1;
+        state.most_live = state.most_live.max(state.live);
+        let of_application = state.live_by_application.entry(application.clone()).or_default();
+        *of_application += 1;
         let most = state.most_live_by_application.entry(application).or_default();
-        *most = (*most).max(of_application);
+        *most = (*most).max(*of_application);
         Ok(key)
     }
 
     /// Changes what is shown of a session.
     pub(crate) fn note_session(&self, id: u64, change: impl FnOnce(&mut SessionInfo)) {
-        let mut state = self.state();
+        let mut guard = self.state();
+        let state = &mut *guard;
         if let Some(session) = state
             .connections
             .get_mut(&id)
             .and_then(|connection| connection.session.as_mut())
         {
+            let before = session.application_name.clone();
             change(session);
+            if session.application_name != before {
+                let after = session.application_name.clone();
+                count_out(&mut state.live_by_application, &before);
+                *state.live_by_application.entry(after).or_default() += 1;
+            }
         }
     }
 
@@ -311,10 +314,12 @@ impl Cluster {
         let Some(connection) = state.connections.remove(&id) else {
             return;
         };
-        if connection.session.is_some() {
+        if let Some(session) = connection.session {
             if let Some(server) = state.servers.get_mut(&connection.server) {
                 server.counts.live = server.counts.live.saturating_sub(1);
             }
+            state.live = state.live.saturating_sub(1);
+            count_out(&mut state.live_by_application, &session.application_name);
         }
     }
 
@@ -366,5 +371,15 @@ impl Cluster {
             state.scripts.retain(|script| script.times != Some(0));
             effects
         })
+    }
+}
+
+/// One fewer by this name; names without any are absent.
+fn count_out(counts: &mut BTreeMap<String, usize>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(name);
+        }
     }
 }

@@ -189,7 +189,9 @@ impl SimBuilder {
             ledger: BTreeMap::new(),
             log: Log::new(self.log_limit),
             last_connection: 0,
+            live: 0,
             most_live: 0,
+            live_by_application: BTreeMap::new(),
             most_live_by_application: BTreeMap::new(),
         };
         for (at, spec) in self.servers.into_iter().enumerate() {
