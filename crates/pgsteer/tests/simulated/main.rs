@@ -1,0 +1,33 @@
+//! The whole stack in simulated time: the real tokio-postgres, tap, driver, pool and cluster against simulated servers
+//! in memory, under tokio's paused clock.
+//!
+//! Nothing here waits for real time, so hours take milliseconds and every run is the same; the one exception says so.
+//! What is decided without I/O is tested in `pgsteer-core`; here it is shown that real tasks and timers carry it out.
+
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "helpers of tests, and only of tests"
+)]
+
+mod addresses;
+mod avoiding_failures;
+mod cancellation;
+mod dying;
+mod ending;
+mod faults;
+mod finding_servers;
+mod histories;
+mod holding;
+mod log_lines;
+mod moving;
+mod pooling;
+mod probing;
+mod queueing;
+mod rig;
+mod seeds;
+mod stages;
+mod storms;
+mod telling;
