@@ -19,7 +19,10 @@ pub struct HostKey {
 impl HostKey {
     /// A key from a host text and a port.
     pub fn new(name: impl Into<Arc<str>>, port: u16) -> Self {
-        HostKey { name: name.into(), port }
+        HostKey {
+            name: name.into(),
+            port,
+        }
     }
 
     /// The host text as given: a name, an address literal or a socket directory.

@@ -50,7 +50,11 @@ impl Error {
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Postgres(error) => error.code().map(tokio_postgres::error::SqlState::code),
-            other => other.hosts_tried().iter().rev().find_map(|tried| tried.code.as_deref()),
+            other => other
+                .hosts_tried()
+                .iter()
+                .rev()
+                .find_map(|tried| tried.code.as_deref()),
         }
     }
 

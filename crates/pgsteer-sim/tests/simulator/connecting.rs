@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::common::{PORT, Raw, client, config, field, never, sqlstate, try_client, try_with};
+use bytes::Bytes;
 use pgsteer_sim::{Accept, Auth, End, Event, Login, LoginStage, Resolution, ServerSpec, Sim};
 use tokio::time::Instant;
 

@@ -1,7 +1,7 @@
 //! COPY into the ledger and out of it, by tokio-postgres and by hand.
 
-use bytes::Bytes;
 use crate::common::{Raw, client, field, kinds, sqlstate};
+use bytes::Bytes;
 use futures_util::{SinkExt, TryStreamExt, pin_mut};
 use pgsteer_sim::Sim;
 use postgres_protocol::message::frontend;

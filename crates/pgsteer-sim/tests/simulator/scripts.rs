@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use crate::common::{Raw, client, field, kinds, never, sqlstate};
+use bytes::Bytes;
 use pgsteer_sim::{Death, Effect, Scope, Script, Sim};
 use postgres_protocol::message::frontend;
 use tokio::io::AsyncReadExt;

@@ -17,7 +17,11 @@ pub struct ClusterConnection {
 impl ClusterConnection {
     /// Starts the connection's driver in the background.
     pub(super) fn new(opened: Opened) -> Self {
-        let Opened { key, dialled, counted } = opened;
+        let Opened {
+            key,
+            dialled,
+            counted,
+        } = opened;
         let client = dialled.run_detached(counted);
         ClusterConnection { client, host: key }
     }
@@ -48,6 +52,8 @@ impl DerefMut for ClusterConnection {
 
 impl fmt::Debug for ClusterConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClusterConnection").field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("ClusterConnection")
+            .field("host", &self.host)
+            .finish_non_exhaustive()
     }
 }

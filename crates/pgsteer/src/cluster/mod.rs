@@ -77,7 +77,9 @@ impl Cluster {
     }
 
     pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
-        Cluster { handle: Arc::new(Handle { shared }) }
+        Cluster {
+            handle: Arc::new(Handle { shared }),
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -130,6 +132,8 @@ impl Cluster {
 
 impl fmt::Debug for Cluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("snapshot", &self.snapshot()).finish_non_exhaustive()
+        f.debug_struct("Cluster")
+            .field("snapshot", &self.snapshot())
+            .finish_non_exhaustive()
     }
 }

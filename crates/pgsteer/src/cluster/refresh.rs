@@ -12,7 +12,10 @@ use crate::dial::{self, Purpose};
 
 /// Asks the targets in order until one lists the servers.
 pub(super) async fn discover(shared: Arc<Shared>, targets: Vec<HostKey>, limit: Duration) {
-    let mut report = Report { shared, outcome: Some(DiscoveryOutcome::Failed("the discovery died".into())) };
+    let mut report = Report {
+        shared,
+        outcome: Some(DiscoveryOutcome::Failed("the discovery died".into())),
+    };
     let shared = report.shared.clone();
     report.outcome = Some(match tokio::time::timeout(limit, ask(&shared, targets)).await {
         Ok(outcome) => outcome,
@@ -31,7 +34,11 @@ async fn ask(shared: &Shared, targets: Vec<HostKey>) -> DiscoveryOutcome {
             }
         };
         match shared.dialler.discover(&target, dialled).await {
-            dial::Discovered::Servers { rows, addresses, oddities } => {
+            dial::Discovered::Servers {
+                rows,
+                addresses,
+                oddities,
+            } => {
                 for oddity in oddities {
                     tracing::warn!(host = %target, "yb_servers() listed a server that makes no sense: {oddity}");
                 }
@@ -53,7 +60,8 @@ struct Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome.take().filter(|_| !self.shared.is_stopped()) {
-            self.shared.with_state(|state, now| state.discovery_finished(outcome, now));
+            self.shared
+                .with_state(|state, now| state.discovery_finished(outcome, now));
         }
     }
 }
@@ -72,7 +80,10 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
             Ok(())
         }
         Ok(Ok(Err(error))) => Err((error.host_effect().for_probe(), error.to_string())),
-        Ok(Err(_)) => Err((FailureKind::Down, format!("the probe did not end within {limit:?}"))),
+        Ok(Err(_)) => Err((
+            FailureKind::Down,
+            format!("the probe did not end within {limit:?}"),
+        )),
         Err(_) => Err((FailureKind::Down, "the probe died".to_owned())),
     };
     drop(abort);

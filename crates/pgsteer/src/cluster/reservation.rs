@@ -18,7 +18,11 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     pub(super) fn new(shared: Arc<Shared>, key: HostKey) -> Self {
-        Reservation { shared, key, settled: false }
+        Reservation {
+            shared,
+            key,
+            settled: false,
+        }
     }
 
     pub(crate) fn key(&self) -> &HostKey {
@@ -29,13 +33,17 @@ impl Reservation {
     pub(crate) fn opened(mut self) -> Counted {
         self.settled = true;
         self.shared.with_state(|state, now| state.opened(&self.key, now));
-        Counted { shared: self.shared.clone(), key: self.key.clone() }
+        Counted {
+            shared: self.shared.clone(),
+            key: self.key.clone(),
+        }
     }
 
     /// The connect failed in a way that says something about the host.
     pub(crate) fn failed(mut self, kind: FailureKind, reason: &str) {
         self.settled = true;
-        self.shared.with_state(|state, now| state.open_failed(&self.key, kind, reason, now));
+        self.shared
+            .with_state(|state, now| state.open_failed(&self.key, kind, reason, now));
     }
 }
 

@@ -49,7 +49,11 @@ impl From<SearchError> for Error {
 impl Shared {
     /// Opens one connection, trying each suitable host once. `avoid` names hosts to leave out while others are on
     /// offer. Dropping the future closes the attempt and marks nothing.
-    pub(crate) async fn open(self: &Arc<Self>, avoid: &[HostKey], purpose: Purpose) -> Result<Opened, SearchError> {
+    pub(crate) async fn open(
+        self: &Arc<Self>,
+        avoid: &[HostKey],
+        purpose: Purpose,
+    ) -> Result<Opened, SearchError> {
         self.wait_ready().await?;
         let mut pass = Pass::default();
         loop {
@@ -69,7 +73,11 @@ impl Shared {
                 Ok(dialled) => {
                     let counted = reservation.opened();
                     pass.accepted();
-                    return Ok(Opened { key, dialled, counted });
+                    return Ok(Opened {
+                        key,
+                        dialled,
+                        counted,
+                    });
                 }
                 Err(error) => pass.went_wrong(reservation, &error),
             }

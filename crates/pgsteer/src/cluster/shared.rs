@@ -98,7 +98,9 @@ impl Shared {
             }
             Action::StartDiscovery { targets, limit } => {
                 if let Some(shared) = self.running() {
-                    let task = self.runtime.spawn(super::refresh::discover(shared, targets, limit));
+                    let task = self
+                        .runtime
+                        .spawn(super::refresh::discover(shared, targets, limit));
                     self.tasks().discovery = Some(task.abort_handle());
                 }
             }
@@ -162,7 +164,12 @@ impl Shared {
     pub(crate) fn stop(&self) {
         self.stopped.send_replace(true);
         let tasks = std::mem::take(&mut *self.tasks());
-        for task in tasks.timer.into_iter().chain(tasks.discovery).chain(tasks.probes.into_values()) {
+        for task in tasks
+            .timer
+            .into_iter()
+            .chain(tasks.discovery)
+            .chain(tasks.probes.into_values())
+        {
             task.abort();
         }
     }

@@ -25,24 +25,29 @@ struct Checkout<'pool> {
     at: &'static Location<'static>,
 }
 
+/// A checkout that need not wait is an eighth of what tokio's cooperative budget is counted in, so each eighth use of a
+/// slot pays for all of them.
+const USES_PER_PAYMENT: u32 = 8;
+
 impl Checkout<'_> {
     #[inline]
     fn poll_lease(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, Error>> {
-        // A loop of checkouts must let other tasks of its thread run.
-        let coop = ready!(tokio::task::coop::poll_proceed(cx));
         if self.since.is_none() {
             if let Some(lease) = self.pool.try_take() {
-                coop.made_progress();
-                self.pool.holders.taken(lease.index(), self.at);
+                let index = lease.index();
+                if self.pool.slots.uses(index) % USES_PER_PAYMENT == 0 && pay(cx).is_pending() {
+                    self.pool.give_back(lease);
+                    return Poll::Pending;
+                }
+                self.pool.holders.taken(index, self.at);
                 return Poll::Ready(Ok(lease));
             }
         }
-        let result = ready!(self.poll_wait(cx));
-        coop.made_progress();
-        Poll::Ready(result)
+        self.poll_wait(cx)
     }
 
     #[cold]
+    #[inline(never)]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, Error>> {
         let first = self.since.is_none();
         let since = *self.since.get_or_insert_with(super::now);
@@ -69,11 +74,19 @@ impl Checkout<'_> {
 }
 
 impl Drop for Checkout<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.since.is_some() {
             self.pool.slots.cancel(&mut self.wait);
         }
     }
+}
+
+/// A loop of checkouts must let other tasks of its thread run: pending once the task has had its share.
+#[cold]
+fn pay(cx: &mut Context<'_>) -> Poll<()> {
+    ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
+    Poll::Ready(())
 }
 
 impl Inner {
@@ -89,8 +102,15 @@ impl Inner {
         }
     }
 
+    #[inline]
     fn checkout(&self, limit: Option<Duration>, at: &'static Location<'static>) -> Checkout<'_> {
-        Checkout { pool: self, wait: Wait::default(), limit, since: None, at }
+        Checkout {
+            pool: self,
+            wait: Wait::default(),
+            limit,
+            since: None,
+            at,
+        }
     }
 }
 
@@ -103,8 +123,15 @@ pub struct Get<'pool> {
 
 impl<'pool> Get<'pool> {
     #[inline]
-    pub(super) fn new(pool: &'pool Arc<Inner>, limit: Option<Duration>, at: &'static Location<'static>) -> Self {
-        Get { pool, checkout: pool.checkout(limit, at) }
+    pub(super) fn new(
+        pool: &'pool Arc<Inner>,
+        limit: Option<Duration>,
+        at: &'static Location<'static>,
+    ) -> Self {
+        Get {
+            pool,
+            checkout: pool.checkout(limit, at),
+        }
     }
 }
 
@@ -127,7 +154,9 @@ pub struct GetRef<'pool> {
 impl<'pool> GetRef<'pool> {
     #[inline]
     pub(super) fn new(pool: &'pool Inner, limit: Option<Duration>, at: &'static Location<'static>) -> Self {
-        GetRef { checkout: pool.checkout(limit, at) }
+        GetRef {
+            checkout: pool.checkout(limit, at),
+        }
     }
 }
 

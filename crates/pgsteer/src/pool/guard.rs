@@ -37,14 +37,20 @@ pub struct ConnRef<'pool> {
 impl Conn {
     #[inline]
     pub(super) fn new(pool: Arc<Inner>, lease: Lease) -> Self {
-        Conn { pool, lease: Some(lease) }
+        Conn {
+            pool,
+            lease: Some(lease),
+        }
     }
 }
 
 impl<'pool> ConnRef<'pool> {
     #[inline]
     pub(super) fn new(pool: &'pool Inner, lease: Lease) -> Self {
-        ConnRef { pool, lease: Some(lease) }
+        ConnRef {
+            pool,
+            lease: Some(lease),
+        }
     }
 }
 

@@ -50,21 +50,28 @@ impl Holders {
     pub(super) fn new(size: u32, record: bool) -> Self {
         Holders {
             stamps: record.then(|| (0..size).map(|_| Mutex::new(None)).collect()),
-            looks: Mutex::new(Looks { last: None, slots: vec![Look::default(); size as usize] }),
+            looks: Mutex::new(Looks {
+                last: None,
+                slots: vec![Look::default(); size as usize],
+            }),
         }
     }
 
     /// Called at each checkout; does nothing unless `record_holders` is on.
+    #[inline]
     pub(super) fn taken(&self, slot: u32, at: &'static Location<'static>) {
-        if let Some(stamp) = self.stamps.as_ref().and_then(|stamps| stamps.get(slot as usize)) {
-            *lock(stamp) = Some(Stamp { since: super::now(), at });
+        if let Some(stamps) = &self.stamps {
+            stamp(stamps, slot, at);
         }
     }
 
     /// A waiting caller looks at the slots, unless somebody did just now.
     pub(super) fn look_soon(&self, now: Instant, leased: impl Fn(u32) -> Option<u64>) {
         if let Ok(mut looks) = self.looks.try_lock() {
-            if looks.last.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_GAP) {
+            if looks
+                .last
+                .is_none_or(|last| now.saturating_duration_since(last) >= LOOK_GAP)
+            {
                 looks.look(now, leased);
             }
         }
@@ -105,8 +112,13 @@ impl Holders {
     }
 
     fn holder(&self, looks: &Looks, slot: u32, now: Instant) -> Holder {
-        let stamp = self.stamps.as_ref().and_then(|stamps| *lock(&stamps[slot as usize]));
-        let since = stamp.map(|stamp| stamp.since).or(looks.slots[slot as usize].since);
+        let stamp = self
+            .stamps
+            .as_ref()
+            .and_then(|stamps| *lock(&stamps[slot as usize]));
+        let since = stamp
+            .map(|stamp| stamp.since)
+            .or(looks.slots[slot as usize].since);
         Holder {
             slot,
             age: since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
@@ -125,6 +137,16 @@ impl Looks {
                 None => look.since = None,
             }
         }
+    }
+}
+
+#[cold]
+fn stamp(stamps: &[Mutex<Option<Stamp>>], slot: u32, at: &'static Location<'static>) {
+    if let Some(stamp) = stamps.get(slot as usize) {
+        *lock(stamp) = Some(Stamp {
+            since: super::now(),
+            at,
+        });
     }
 }
 

@@ -20,9 +20,18 @@ use crate::error::{Error, Exhausted, HostTried, failure_in_words};
 /// What the keeper is told.
 pub(super) enum Message {
     /// An opener has a connection for its slot; its driver starts next.
-    Opened { slot: u32, epoch: u64, tenant: Box<Tenant>, driver: Handle },
+    Opened {
+        slot: u32,
+        epoch: u64,
+        tenant: Box<Tenant>,
+        driver: Handle,
+    },
     /// An opener found no connection.
-    OpenFailed { slot: u32, epoch: u64, error: SearchError },
+    OpenFailed {
+        slot: u32,
+        epoch: u64,
+        error: SearchError,
+    },
     /// An opener ended without a word.
     OpenVanished { slot: u32, epoch: u64 },
     /// The slot came back and is not fit for the next caller: dirty, closed, retired or discarded.
@@ -32,9 +41,19 @@ pub(super) enum Message {
     /// The slot was given back busy; its driver releases it when all is answered.
     Parked { slot: u32 },
     /// A background rollback or cancel has ended; the tenant comes back.
-    Settled { slot: u32, epoch: u64, tenant: Box<Tenant>, outcome: Settlement },
+    Settled {
+        slot: u32,
+        epoch: u64,
+        tenant: Box<Tenant>,
+        outcome: Settlement,
+    },
     /// A connection's socket is gone. With a lease, the slot was parked and is the keeper's now.
-    Ended { slot: u32, epoch: u64, reason: EndReason, lease: Option<Lease> },
+    Ended {
+        slot: u32,
+        epoch: u64,
+        reason: EndReason,
+        lease: Option<Lease>,
+    },
     /// Every connection is to be replaced.
     RetireAll,
     /// Look at where the connections are now.
@@ -129,11 +148,17 @@ pub(super) struct Sheet {
 impl Sheet {
     /// A sheet of a slot that the keeper owns and that has no connection.
     pub(super) fn empty() -> Self {
-        Sheet { session: Mutex::new(None), keeper_has: AtomicBool::new(true) }
+        Sheet {
+            session: Mutex::new(None),
+            keeper_has: AtomicBool::new(true),
+        }
     }
 
     pub(super) fn session(&self) -> Option<Arc<Session>> {
-        self.session.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.session
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     pub(super) fn set_session(&self, session: Option<Arc<Session>>) {
@@ -149,7 +174,10 @@ pub(super) struct ToKeeper {
 
 impl pool::Keeper for ToKeeper {
     fn receive(&self, lease: Lease) {
-        let _ = self.messages.send(Message::Returned { lease, discarded: false });
+        let _ = self.messages.send(Message::Returned {
+            lease,
+            discarded: false,
+        });
     }
 
     fn due(&self, _at: Instant) {
@@ -177,7 +205,11 @@ impl Inner {
             settling: stats.settling as u32,
             closing: stats.closing as u32,
             waiting: stats.waiting as u32,
-            by_host: stats.by_host.into_iter().map(|(host, count)| (host, count as u32)).collect(),
+            by_host: stats
+                .by_host
+                .into_iter()
+                .map(|(host, count)| (host, count as u32))
+                .collect(),
             holders: self.holders.held(super::now(), |slot| self.leased_uses(slot)),
             totals: self.counters.totals(),
         }
@@ -216,12 +248,18 @@ impl Inner {
 
     #[cold]
     pub(super) fn discard(&self, lease: Lease) {
-        self.tell_keeper(Message::Returned { lease, discarded: true });
+        self.tell_keeper(Message::Returned {
+            lease,
+            discarded: true,
+        });
     }
 
     #[cold]
     pub(super) fn unfit(&self, lease: Lease) {
-        self.tell_keeper(Message::Returned { lease, discarded: false });
+        self.tell_keeper(Message::Returned {
+            lease,
+            discarded: false,
+        });
     }
 
     /// A caller has joined the queue.
@@ -249,7 +287,10 @@ impl Inner {
     #[cold]
     pub(super) fn exhausted(&self, waited: Duration) -> Error {
         Counters::add(&self.counters.timeouts);
-        Error::CheckoutTimeout(Arc::new(Exhausted { waited, ..self.diagnosis() }))
+        Error::CheckoutTimeout(Arc::new(Exhausted {
+            waited,
+            ..self.diagnosis()
+        }))
     }
 
     /// What an exhausted pool looks like now. Callers that run out of time together share one look.
@@ -262,7 +303,11 @@ impl Inner {
             }
         }
         let stats = self.planner().stats(self);
-        let oldest = self.holders.held(now, |slot| self.leased_uses(slot)).into_iter().next();
+        let oldest = self
+            .holders
+            .held(now, |slot| self.leased_uses(slot))
+            .into_iter()
+            .next();
         let diagnosis = Exhausted {
             waited: Duration::ZERO,
             size: stats.size as u32,
@@ -311,7 +356,9 @@ impl PoolView for Inner {
     }
 
     fn is_parked(&self, slot: u32) -> bool {
-        self.sheet(slot).session().is_some_and(|session| session.is_parked())
+        self.sheet(slot)
+            .session()
+            .is_some_and(|session| session.is_parked())
     }
 
     fn uses(&self, slot: u32) -> u64 {

@@ -49,8 +49,22 @@ struct Kept {
 
 impl Keeper {
     pub(super) fn new(pool: Arc<Inner>, messages: UnboundedReceiver<Message>, leases: Vec<Lease>) -> Self {
-        let slots = leases.into_iter().map(|lease| Kept { lease: Some(lease), ..Kept::default() }).collect();
-        Keeper { pool, messages, slots, expiry: None, leak_check: None, live: 0, closing: false }
+        let slots = leases
+            .into_iter()
+            .map(|lease| Kept {
+                lease: Some(lease),
+                ..Kept::default()
+            })
+            .collect();
+        Keeper {
+            pool,
+            messages,
+            slots,
+            expiry: None,
+            leak_check: None,
+            live: 0,
+            closing: false,
+        }
     }
 
     /// Runs until the pool has been shut down and every connection is gone.
@@ -59,7 +73,10 @@ impl Keeper {
         self.leak_check = self.next_leak_check(now());
         let mut batch = Vec::with_capacity(BATCH);
         while !(self.closing && self.pool.planner().is_drained()) {
-            let wake = [self.pool.planner().next_wake(), self.expiry, self.leak_check].into_iter().flatten().min();
+            let wake = [self.pool.planner().next_wake(), self.expiry, self.leak_check]
+                .into_iter()
+                .flatten()
+                .min();
             tokio::select! {
                 biased;
                 received = self.messages.recv_many(&mut batch, BATCH) => {
@@ -105,7 +122,12 @@ impl Keeper {
 
     fn heard(&mut self, message: Message) {
         match message {
-            Message::Opened { slot, epoch, tenant, driver } => self.opened(slot, epoch, *tenant, driver),
+            Message::Opened {
+                slot,
+                epoch,
+                tenant,
+                driver,
+            } => self.opened(slot, epoch, *tenant, driver),
             Message::OpenFailed { slot, epoch, error } => self.open_failed(slot, epoch, error),
             Message::OpenVanished { slot, epoch } => {
                 if self.is_current(slot, epoch) {
@@ -121,8 +143,18 @@ impl Keeper {
                 self.report(|planner, pool, now| planner.returned(slot, ReturnReason::Detached, pool, now));
             }
             Message::Parked { slot } => self.plan(|planner, pool, now| planner.parked(slot, pool, now)),
-            Message::Settled { slot, epoch, tenant, outcome } => self.settled(slot, epoch, *tenant, outcome),
-            Message::Ended { slot, epoch, reason, lease } => self.ended(slot, epoch, &reason, lease),
+            Message::Settled {
+                slot,
+                epoch,
+                tenant,
+                outcome,
+            } => self.settled(slot, epoch, *tenant, outcome),
+            Message::Ended {
+                slot,
+                epoch,
+                reason,
+                lease,
+            } => self.ended(slot, epoch, &reason, lease),
             Message::RetireAll => self.plan(|planner, pool, now| planner.retire_all(pool, now)),
             Message::Rebalance => {
                 let snapshot = self.pool.cluster.snapshot();
@@ -185,7 +217,10 @@ impl Keeper {
     }
 
     fn settled(&mut self, slot: u32, epoch: u64, tenant: Tenant, outcome: Settlement) {
-        if !self.is_current(slot, epoch) || tenant.session.is_closed() || self.state(slot) != SlotState::Settling {
+        if !self.is_current(slot, epoch)
+            || tenant.session.is_closed()
+            || self.state(slot) != SlotState::Settling
+        {
             // The connection has ended or is being cut, which its driver reports; the tenant goes here.
             return;
         }
@@ -327,7 +362,11 @@ impl Keeper {
                 }
             }
             Action::FailWaiters => {
-                let error = self.pool.last_failure().as_ref().map_or(Error::NoServer, |(_, error)| error.clone());
+                let error = self
+                    .pool
+                    .last_failure()
+                    .as_ref()
+                    .map_or(Error::NoServer, |(_, error)| error.clone());
                 self.pool.slots.fail_waiters(&error);
             }
         }
@@ -376,7 +415,11 @@ impl Keeper {
     }
 
     fn unpark(&mut self, slot: u32) -> bool {
-        let won = self.pool.sheet(slot).session().is_some_and(|session| session.unpark());
+        let won = self
+            .pool
+            .sheet(slot)
+            .session()
+            .is_some_and(|session| session.unpark());
         if won {
             if let Some(lease) = self.pool.slots.unpark(slot) {
                 self.own(lease);
@@ -416,7 +459,10 @@ impl Keeper {
     }
 
     fn state(&self, slot: u32) -> SlotState {
-        self.pool.planner().slot_info(slot).map_or(SlotState::Unknown, |info| info.state)
+        self.pool
+            .planner()
+            .slot_info(slot)
+            .map_or(SlotState::Unknown, |info| info.state)
     }
 
     fn is_current(&self, slot: u32, epoch: u64) -> bool {
@@ -429,9 +475,19 @@ impl Keeper {
     }
 
     fn report_leaks(&self, now: Instant) {
-        let Some(threshold) = self.pool.settings.leak_threshold else { return };
-        for leak in self.pool.holders.leaks(now, threshold, |slot| self.pool.leased_uses(slot)) {
-            let host = self.pool.planner().slot_info(leak.slot).and_then(|info| info.host);
+        let Some(threshold) = self.pool.settings.leak_threshold else {
+            return;
+        };
+        for leak in self
+            .pool
+            .holders
+            .leaks(now, threshold, |slot| self.pool.leased_uses(slot))
+        {
+            let host = self
+                .pool
+                .planner()
+                .slot_info(leak.slot)
+                .and_then(|info| info.host);
             tracing::warn!(
                 target: "pgsteer::pool",
                 slot = leak.slot,

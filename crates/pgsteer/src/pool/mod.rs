@@ -101,7 +101,10 @@ impl Pool {
         let cluster = Cluster::from_shared(Shared::start(settings.clone(), world));
         let (keeper, messages) = mpsc::unbounded_channel();
         let nudge = Arc::new(Notify::new());
-        let to_keeper = ToKeeper { messages: keeper.clone(), nudge: nudge.clone() };
+        let to_keeper = ToKeeper {
+            messages: keeper.clone(),
+            nudge: nudge.clone(),
+        };
         let (slots, leases) = Slots::new(settings.pool_size, Box::new(to_keeper));
         let inner = Arc::new(Inner {
             slots,
@@ -120,7 +123,9 @@ impl Pool {
             settings,
         });
         tokio::spawn(keeper::Keeper::new(inner.clone(), messages, leases).run());
-        Ok(Pool { handle: Arc::new(Handle { inner }) })
+        Ok(Pool {
+            handle: Arc::new(Handle { inner }),
+        })
     }
 
     #[inline]
@@ -141,7 +146,11 @@ impl Pool {
     #[inline]
     #[track_caller]
     pub fn get(&self) -> Get<'_> {
-        Get::new(self.inner(), self.inner().settings.checkout_timeout, Location::caller())
+        Get::new(
+            self.inner(),
+            self.inner().settings.checkout_timeout,
+            Location::caller(),
+        )
     }
 
     /// As [`get`](Self::get), with a limit of its own; `None` waits for ever.
@@ -167,7 +176,11 @@ impl Pool {
     #[inline]
     #[track_caller]
     pub fn get_ref(&self) -> GetRef<'_> {
-        GetRef::new(self.inner(), self.inner().settings.checkout_timeout, Location::caller())
+        GetRef::new(
+            self.inner(),
+            self.inner().settings.checkout_timeout,
+            Location::caller(),
+        )
     }
 
     /// Checks a connection out if one is idle and nobody waits. Never waits.
@@ -244,7 +257,10 @@ impl Pool {
                 still_out
             }
         };
-        Closed { still_out, took: now().saturating_duration_since(started) }
+        Closed {
+            still_out,
+            took: now().saturating_duration_since(started),
+        }
     }
 
     /// Whether the pool has been closed.

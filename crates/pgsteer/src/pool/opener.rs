@@ -14,14 +14,26 @@ use crate::dial::{Dialled, EndReason, Owner, Purpose};
 /// Opens a connection for the slot and reports to the keeper how it went. The report is there before the task has
 /// begun, so that the keeper hears of one that was aborted before its first step too.
 pub(super) fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>) -> impl Future<Output = ()> {
-    search(Report { pool, slot, epoch, told: false }, avoid)
+    search(
+        Report {
+            pool,
+            slot,
+            epoch,
+            told: false,
+        },
+        avoid,
+    )
 }
 
 async fn search(mut report: Report, avoid: Vec<HostKey>) {
     let (slot, epoch) = (report.slot, report.epoch);
     match report.pool.cluster.shared().open(&avoid, Purpose::Pool).await {
         Ok(opened) => {
-            let Opened { key, dialled, counted } = opened;
+            let Opened {
+                key,
+                dialled,
+                counted,
+            } = opened;
             let owner = SlotOwner {
                 pool: report.pool.clone(),
                 counted: Mutex::new(Some(counted)),
@@ -32,11 +44,31 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 // It has ended already: the report's drop says that nothing came of this open.
                 return;
             }
-            let Dialled { client, driver, session, wire, handle, canceller, .. } = dialled;
+            let Dialled {
+                client,
+                driver,
+                session,
+                wire,
+                handle,
+                canceller,
+                ..
+            } = dialled;
             let opened_at = super::now();
-            let tenant = Tenant { client, session, wire, canceller, host: key, opened_at };
+            let tenant = Tenant {
+                client,
+                session,
+                wire,
+                canceller,
+                host: key,
+                opened_at,
+            };
             // Told before the driver starts, so that the keeper hears of the opening before it hears of the end.
-            report.tell(Message::Opened { slot, epoch, tenant: Box::new(tenant), driver: handle });
+            report.tell(Message::Opened {
+                slot,
+                epoch,
+                tenant: Box::new(tenant),
+                driver: handle,
+            });
             tokio::spawn(driver);
         }
         Err(error) => report.tell(Message::OpenFailed { slot, epoch, error }),
@@ -61,7 +93,10 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         if !self.told {
-            self.pool.tell_keeper(Message::OpenVanished { slot: self.slot, epoch: self.epoch });
+            self.pool.tell_keeper(Message::OpenVanished {
+                slot: self.slot,
+                epoch: self.epoch,
+            });
         }
     }
 }
@@ -85,14 +120,26 @@ impl Owner for SlotOwner {
 
     fn hand_over(&self) {
         if let Some(lease) = self.pool.slots.unpark(self.slot) {
-            self.pool.tell_keeper(Message::Returned { lease, discarded: false });
+            self.pool.tell_keeper(Message::Returned {
+                lease,
+                discarded: false,
+            });
         }
     }
 
     fn ended(&self, reason: EndReason, owned: bool) {
         drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let lease = if owned { self.pool.slots.unpark(self.slot) } else { None };
-        self.pool.tell_keeper(Message::Ended { slot: self.slot, epoch: self.epoch, reason, lease });
+        let lease = if owned {
+            self.pool.slots.unpark(self.slot)
+        } else {
+            None
+        };
+        self.pool.tell_keeper(Message::Ended {
+            slot: self.slot,
+            epoch: self.epoch,
+            reason,
+            lease,
+        });
     }
 }
 

@@ -42,7 +42,11 @@ impl Pool {
     ///
     /// # Cancel safety
     /// As [`query`](Self::query).
-    pub async fn query_opt<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, Error>
+    pub async fn query_opt<T>(
+        &self,
+        statement: &T,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Option<Row>, Error>
     where
         T: ?Sized + ToStatement + Sync,
     {

@@ -29,7 +29,12 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
             settle(&tenant, "").await
         }
     };
-    pool.tell_keeper(Message::Settled { slot, epoch, tenant: Box::new(tenant), outcome });
+    pool.tell_keeper(Message::Settled {
+        slot,
+        epoch,
+        tenant: Box::new(tenant),
+        outcome,
+    });
 }
 
 async fn settle(tenant: &Tenant, sql: &str) -> Settlement {

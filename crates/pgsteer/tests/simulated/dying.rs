@@ -6,10 +6,13 @@ use pgsteer_sim::{Death, Effect, Scope, Script, Server, Shutdown};
 use crate::faults::two_hosts;
 use crate::rig::*;
 
+/// A way in which a server goes.
+type Ending = (&'static str, fn(&Server));
+
 /// Whatever befalls one of three servers, a pool of fixed size is full again on the others, and even again afterwards.
 #[tokio::test(start_paused = true)]
 async fn however_a_server_dies_its_connections_move_and_return() {
-    let deaths: [(&str, fn(&Server)); 5] = [
+    let deaths: [Ending; 5] = [
         ("killed", |server| server.kill(Death::Fin)),
         ("reset", |server| server.kill(Death::Rst)),
         ("fast shutdown", |server| server.shut_down(Shutdown::Fast)),

@@ -10,8 +10,10 @@ use crate::rig::*;
 
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Where an open can be held up for ever.
-const STAGES: [(&str, fn(&Sim, &Server)); 8] = [
+/// A stage of an open, and what holds it up there for ever.
+type Stage = (&'static str, fn(&Sim, &Server));
+
+const STAGES: [Stage; 8] = [
     ("resolving", |sim, server| {
         sim.set_name(server.name(), Resolution::Hang)
     }),

@@ -22,7 +22,7 @@ use plan::Plan;
 use watch::Watch;
 
 /// Seeds run when none is given.
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 48;
 /// What they have to amount to.
 const LEAST_HOURS: u64 = 1000;
 
