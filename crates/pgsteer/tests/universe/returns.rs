@@ -36,6 +36,60 @@ async fn backend(pool: &Pool) -> i32 {
         .get(0)
 }
 
+/// Covers: E-340
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_takes_parameters_and_gives_typed_values() {
+    let one = pool_of_one("").await;
+    let row = one.pool.query_one("SELECT $1::int4 + 1", &[&41]).await.unwrap();
+    assert_eq!(row.get::<_, i32>(0), 42);
+}
+
+/// Covers: E-349
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_follows_begin_and_commit_and_the_next_holder_gets_the_same_connection() {
+    let one = pool_of_one("").await;
+    let first = backend(&one.pool).await;
+    {
+        let conn = one.pool.get().await.unwrap();
+        let mut seen = vec![Conn::transaction_status(&conn)];
+        for statement in ["BEGIN", "COMMIT"] {
+            conn.batch_execute(statement).await.unwrap();
+            seen.push(Conn::transaction_status(&conn));
+        }
+        let (idle, inside) = (
+            Some(TransactionStatus::Idle),
+            Some(TransactionStatus::InTransaction),
+        );
+        assert_eq!(seen, [idle, inside, idle]);
+    }
+    assert_eq!(backend(&one.pool).await, first);
+}
+
+/// Covers: E-352
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_that_end_in_whatever_way_keep_the_connection() {
+    let one = pool_of_one("").await;
+    let first = backend(&one.pool).await;
+    for end in ["COMMIT", "ROLLBACK"] {
+        let conn = one.pool.get().await.unwrap();
+        conn.batch_execute("BEGIN; SELECT 1").await.unwrap();
+        conn.batch_execute(end).await.unwrap();
+    }
+    {
+        let conn = one.pool.get().await.unwrap();
+        let failed = conn.batch_execute("BEGIN; SELECT 1/0").await.unwrap_err();
+        assert_eq!(failed.code().unwrap().code(), "22012");
+        conn.batch_execute("ROLLBACK").await.unwrap();
+    }
+    assert_eq!(backend(&one.pool).await, first);
+    assert_eq!(
+        one.pool.status().totals.rolled_back,
+        0,
+        "none had to be ended by the pool"
+    );
+}
+
+/// Covers: E-350
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_transaction_is_rolled_back_before_the_next_holder() {
     let one = pool_of_one("").await;
@@ -63,6 +117,7 @@ async fn an_open_transaction_is_rolled_back_before_the_next_holder() {
     assert_eq!(one.pool.status().totals.rolled_back, 1);
 }
 
+/// Covers: E-351
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_transaction_is_rolled_back_before_the_next_holder() {
     let one = pool_of_one("").await;
