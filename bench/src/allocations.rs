@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What this thread has done in between.
+/// What a thread has allocated.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocated {
     /// Allocations.
@@ -58,12 +58,10 @@ pub struct Allocated {
     pub bytes: i64,
 }
 
-/// What `work` allocates on this thread.
-pub fn during(work: impl FnOnce()) -> Allocated {
-    let (calls, bytes) = (CALLS.get(), BYTES.get());
-    work();
+/// What this thread has allocated so far.
+pub fn so_far() -> Allocated {
     Allocated {
-        calls: CALLS.get() - calls,
-        bytes: BYTES.get() - bytes,
+        calls: CALLS.get(),
+        bytes: BYTES.get(),
     }
 }

@@ -28,10 +28,7 @@ impl<C: Contender> Lane<C> {
     fn new(server: &Server) -> Self {
         let runtime = runtimes::current_thread();
         let pool = Arc::new(runtime.block_on(C::build(server)));
-        let lane = Lane { runtime, pool };
-        // What is allocated once, in the pool or by the runtime, is not a turn's.
-        lane.allocations(1_000);
-        lane
+        Lane { runtime, pool }
     }
 
     /// Nanoseconds for each of so many turns.
@@ -51,16 +48,22 @@ impl<C: Contender> Lane<C> {
         took.as_nanos() as f64 / f64::from(turns)
     }
 
-    /// Allocations for each of so many turns.
+    /// Allocations for each of so many turns, on this thread alone.
     fn allocations(&self, turns: u32) -> f64 {
-        let allocated = allocations::during(|| {
-            self.runtime.block_on(async {
-                for _ in 0..turns {
-                    self.pool.get_and_return().await;
-                }
-            });
-        });
-        allocated.calls as f64 / f64::from(turns)
+        self.runtime.block_on(async {
+            // What is allocated once, by the pool or by the runtime for letting others run, is not a turn's.
+            self.turns(turns).await;
+            let before = allocations::so_far();
+            self.turns(turns).await;
+            let allocated = allocations::so_far().calls - before.calls;
+            allocated as f64 / f64::from(turns)
+        })
+    }
+
+    async fn turns(&self, turns: u32) {
+        for _ in 0..turns {
+            self.pool.get_and_return().await;
+        }
     }
 
     fn round(&self, turns: u32, table: &mut Table) {

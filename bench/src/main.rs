@@ -51,11 +51,11 @@ fn main() -> ExitCode {
     report.end();
     let text = report.to_string();
     println!("{text}");
-    if let Some(path) = &options.out {
-        if let Err(error) = std::fs::write(path, text) {
-            eprintln!("cannot write {}: {error}", path.display());
-            return ExitCode::FAILURE;
-        }
+    if let Some(path) = &options.out
+        && let Err(error) = std::fs::write(path, text)
+    {
+        eprintln!("cannot write {}: {error}", path.display());
+        return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }

@@ -43,23 +43,23 @@ fn contender<C: Contender>(server: &Server, table: &mut Table) {
 /// Bytes for each of many tasks that have come to a halt.
 fn bytes(runtime: &Runtime, spawn: impl Fn() -> JoinHandle<()>) -> f64 {
     let mut tasks = Vec::with_capacity(WAITERS);
-    let allocated = allocations::during(|| {
-        runtime.block_on(async {
-            for _ in 0..WAITERS {
-                tasks.push(spawn());
-            }
-            for _ in 0..WAITERS {
-                yield_now().await;
-            }
-        });
+    let before = allocations::so_far();
+    runtime.block_on(async {
+        for _ in 0..WAITERS {
+            tasks.push(spawn());
+        }
+        for _ in 0..WAITERS {
+            yield_now().await;
+        }
     });
+    let allocated = allocations::so_far().bytes - before.bytes;
     runtime.block_on(async {
         for task in tasks {
             task.abort();
             let _ = task.await;
         }
     });
-    allocated.bytes as f64 / WAITERS as f64
+    allocated as f64 / WAITERS as f64
 }
 
 pub fn measure(server: &Server, report: &mut Report) {
