@@ -10,33 +10,68 @@ use pgsteer_core::hosts::{FailureKind, Refused};
 use crate::config::ConfigError;
 
 /// What can go wrong. Clone is cheap. No variant ever holds or prints a secret.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// An option is unknown or has a bad value.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(ConfigError),
     /// No connection came free in time. Says who holds what and what the last connects failed with.
-    #[error("{0}")]
     CheckoutTimeout(Arc<Exhausted>),
     /// Nothing could be connected to; every host tried is listed with its state and reason.
-    #[error("no host could be connected to: {0}")]
     Connect(Arc<ConnectFailed>),
     /// Every host refused the login: it is the credentials or the database name, not a host.
-    #[error("every host refused the login; check user, password and database: {0}")]
     Login(Arc<ConnectFailed>),
     /// The load-balance mode allows no server that is up.
-    #[error("no node available: {}", refused_text(*.0))]
     NoNode(Refused),
     /// No server is known to try.
-    #[error("no server available")]
     NoServer,
     /// The pool or cluster has been closed.
-    #[error("the pool is closed")]
     Closed,
     /// The driver's own error; SQL errors arrive here untouched.
-    #[error("{0}")]
-    Postgres(#[source] Arc<tokio_postgres::Error>),
+    Postgres(Arc<tokio_postgres::Error>),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Config(error) => write!(f, "{error}"),
+            Error::CheckoutTimeout(exhausted) => write!(f, "{exhausted}"),
+            Error::Connect(failed) => write!(f, "no host could be connected to: {failed}"),
+            Error::Login(failed) => {
+                write!(
+                    f,
+                    "every host refused the login; check user, password and database: {failed}"
+                )
+            }
+            Error::NoNode(refused) => write!(f, "no node available: {}", refused_text(*refused)),
+            Error::NoServer => f.write_str("no server available"),
+            Error::Closed => f.write_str("the pool is closed"),
+            Error::Postgres(error) => match error.as_db_error() {
+                // The driver's own text is only "db error"; what went wrong is one level down.
+                Some(said) => {
+                    let (severity, code) = (said.severity(), said.code().code());
+                    write!(f, "{severity}: {} (SQLSTATE {code})", shortened(said.message()))
+                }
+                None => write!(f, "{error}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    /// The driver's error, for [`Error::Postgres`]: it can be downcast to [`tokio_postgres::Error`].
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Postgres(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Error::Config(error)
+    }
 }
 
 impl From<tokio_postgres::Error> for Error {
@@ -151,7 +186,7 @@ impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no connection within {:?}: of {} there are {} idle, {} leased, {} opening, {} settling; {} callers wait",
+            "no connection within {:?}: of {} there are {} idle, {} leased, {} opening, {} settling; {} waiting",
             self.waited, self.size, self.idle, self.leased, self.opening, self.settling, self.waiting
         )?;
         if let Some(age) = self.oldest_holder {
@@ -168,10 +203,27 @@ impl fmt::Display for Exhausted {
     }
 }
 
+/// Hosts an error's text names at most; all of them are in [`Error::hosts_tried`].
+const HOSTS_TOLD: usize = 10;
+
 fn write_hosts(f: &mut fmt::Formatter<'_>, hosts: &[HostTried], when: &str) -> fmt::Result {
-    for (place, tried) in hosts.iter().enumerate() {
+    for (place, tried) in hosts.iter().take(HOSTS_TOLD).enumerate() {
         let separator = if place == 0 { "" } else { "; " };
         write!(f, "{separator}{tried} ({when} {:?})", tried.age)?;
     }
-    Ok(())
+    match hosts.len().saturating_sub(HOSTS_TOLD) {
+        0 => Ok(()),
+        more => write!(f, "; and {more} more"),
+    }
+}
+
+/// Characters of a text of foreign origin that are told. A server may send a megabyte.
+const TEXT_TOLD: usize = 500;
+
+/// The text, or its beginning if it is long.
+pub(crate) fn shortened(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.char_indices().nth(TEXT_TOLD) {
+        None => text.into(),
+        Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()).into(),
+    }
 }

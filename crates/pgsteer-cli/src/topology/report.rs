@@ -76,7 +76,7 @@ pub(super) struct FailureRow {
     /// How long ago the newest was.
     pub(super) seconds_ago: f64,
     /// Until a refresh may probe it again; 0 if it may already.
-    pub(super) next_probe_in_seconds: f64,
+    pub(super) probe_due_in_seconds: f64,
 }
 
 impl Look {
@@ -163,7 +163,7 @@ impl ServerRow {
                 reason: failure.reason.clone(),
                 consecutive: failure.consecutive,
                 seconds_ago: seconds(now.saturating_duration_since(failure.at)),
-                next_probe_in_seconds: seconds(failure.next_probe.saturating_duration_since(now)),
+                probe_due_in_seconds: seconds(failure.next_probe.saturating_duration_since(now)),
             }),
             reachable: false,
             in_recovery: None,

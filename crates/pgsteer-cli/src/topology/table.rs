@@ -76,11 +76,11 @@ fn node(server: &ServerRow) -> String {
 fn state(server: &ServerRow) -> String {
     match (&server.failure, &server.error) {
         (Some(failure), _) => format!(
-            "{} for {:.1} s ({}), next probe in {:.1} s",
+            "{} for {:.1} s ({}), probed by the first refresh after {:.1} s",
             failure.kind.replace('_', "-"),
             failure.seconds_ago,
             failure.reason,
-            failure.next_probe_in_seconds
+            failure.probe_due_in_seconds
         ),
         (None, Some(error)) => format!("unreachable ({error})"),
         (None, None) => "ok".to_owned(),

@@ -100,7 +100,7 @@ fn a_dead_server_is_told_with_its_reason_and_the_next_level_is_used() {
         "{gone}"
     );
     assert!(
-        gone["failure"]["next_probe_in_seconds"]
+        gone["failure"]["probe_due_in_seconds"]
             .as_f64()
             .is_some_and(|left| left > 0.0 && left <= 5.0),
         "{gone}"

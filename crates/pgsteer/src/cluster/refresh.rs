@@ -9,6 +9,7 @@ use pgsteer_core::hosts::{DiscoveryOutcome, FailureKind, LogEvent, LogLevel};
 
 use super::Shared;
 use crate::dial::{self, Purpose};
+use crate::error::shortened;
 
 /// Asks the targets in order until one lists the servers.
 pub(super) async fn discover(shared: Arc<Shared>, targets: Vec<HostKey>, limit: Duration) {
@@ -29,7 +30,7 @@ async fn ask(shared: &Shared, targets: Vec<HostKey>) -> DiscoveryOutcome {
         let dialled = match shared.dialler.dial(&target, Purpose::Discovery).await {
             Ok(dialled) => dialled,
             Err(error) => {
-                reasons.push(format!("{target}: {error}"));
+                reasons.push(format!("{target}: {}", shortened(&error.to_string())));
                 continue;
             }
         };
@@ -79,7 +80,10 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
             dialled.close_in_background();
             Ok(())
         }
-        Ok(Ok(Err(error))) => Err((error.host_effect().for_probe(), error.to_string())),
+        Ok(Ok(Err(error))) => Err((
+            error.host_effect().for_probe(),
+            shortened(&error.to_string()).into_owned(),
+        )),
         Ok(Err(_)) => Err((
             FailureKind::Down,
             format!("the probe did not end within {limit:?}"),

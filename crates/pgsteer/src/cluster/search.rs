@@ -1,16 +1,19 @@
 //! One search for a connection: pick a host, dial it, move on, until one works or none is left. Refused logins are
 //! judged when the pass is over, since only then it is known whether the host or the credentials are to blame.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, NoHost, Refused};
-use pgsteer_core::verdict::HostEffect;
+use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
 
 use super::Shared;
 use super::reservation::{Counted, Reservation};
 use crate::dial::{DialError, Dialled, Purpose};
-use crate::error::{ConnectFailed, Error, HostTried, failure_in_words};
+use crate::error::{ConnectFailed, Error, HostTried, failure_in_words, shortened};
 
 /// A connection that has just been opened, and its place in the cluster's counts.
 pub(crate) struct Opened {
@@ -67,10 +70,11 @@ impl Shared {
             let dialled = tokio::select! {
                 biased;
                 () = self.wait_stopped() => return Err(SearchError::Stopped),
-                dialled = self.dialler.dial(&key, purpose) => dialled,
+                // A resolver or dialler given by the application may panic: that is this host's failure, not the search's.
+                dialled = AssertUnwindSafe(self.dialler.dial(&key, purpose)).catch_unwind() => dialled,
             };
             match dialled {
-                Ok(dialled) => {
+                Ok(Ok(dialled)) => {
                     let counted = reservation.opened();
                     pass.accepted();
                     return Ok(Opened {
@@ -79,7 +83,8 @@ impl Shared {
                         counted,
                     });
                 }
-                Err(error) => pass.went_wrong(reservation, &error),
+                Ok(Err(error)) => pass.went_wrong(reservation, &error),
+                Err(_) => pass.panicked(reservation),
             }
         }
     }
@@ -101,14 +106,34 @@ impl Pass {
         self.tried.push(HostTried {
             host: reservation.key().clone(),
             state: state_text(effect),
-            reason: error.to_string(),
+            reason: shortened(&error.to_string()).into_owned(),
             code: error.sqlstate().map(str::to_owned),
             age: error.took(),
         });
         match effect {
-            HostEffect::Failed(kind) => reservation.failed(kind, &error.to_string()),
-            HostEffect::JudgeAtEndOfPass => self.refused_login.push((reservation, error.to_string())),
+            HostEffect::Failed(kind) => reservation.failed(kind, &shortened(&error.to_string())),
+            HostEffect::JudgeAtEndOfPass => self
+                .refused_login
+                .push((reservation, shortened(&error.to_string()).into_owned())),
             HostEffect::Nothing => drop(reservation),
+        }
+    }
+
+    /// The dial panicked. What it panicked with is not shown: it may hold anything.
+    fn panicked(&mut self, reservation: Reservation) {
+        let reason = "the resolver or dialler panicked";
+        let effect = connect_failure(Stage::Connect, &Evidence::Panicked);
+        self.dialled.push(reservation.key().clone());
+        self.tried.push(HostTried {
+            host: reservation.key().clone(),
+            state: state_text(effect),
+            reason: reason.to_owned(),
+            code: None,
+            age: Duration::ZERO,
+        });
+        match effect {
+            HostEffect::Failed(kind) => reservation.failed(kind, reason),
+            HostEffect::JudgeAtEndOfPass | HostEffect::Nothing => drop(reservation),
         }
     }
 

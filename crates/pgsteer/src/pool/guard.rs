@@ -19,7 +19,15 @@ use crate::dial::{self, Wire};
 ///
 /// Dropping it gives the connection back. A clean one goes to the next caller at once. One that still owes answers (a
 /// query future was dropped, an error's last message is on its way) or is inside a transaction is made clean in the
-/// background first, or closed; the next holder never sees any of it. While panicking it is closed.
+/// background first, or closed; the next holder never sees any of it. While panicking it is closed. What outlives the
+/// guard holds its slot back: a row stream or COPY sink that is kept is cut after `return_timeout` (5 s unless set).
+///
+/// What is *not* undone is the state of the session: `SET`, temporary tables, advisory locks, `LISTEN`, statements
+/// prepared by hand. Undo it before the guard goes, or [`discard`](Self::discard) the connection. Notifications are not
+/// delivered to pooled connections.
+///
+/// As with any guard that dereferences mutably, `std::mem::swap` on two guards' clients exchanges the clients under the
+/// guards. The pool then looks at the wrong wire when they come back; do not do it.
 #[must_use = "dropping it gives the connection back"]
 pub struct Conn {
     // Both are `Some` until drop or one of the consuming functions.

@@ -25,6 +25,8 @@ pub(super) enum Message {
         epoch: u64,
         tenant: Box<Tenant>,
         driver: Handle,
+        /// Any random number, for the connection's lifetime.
+        jitter: u64,
     },
     /// An opener found no connection.
     OpenFailed {
@@ -95,6 +97,9 @@ pub(super) struct Inner {
     pub(super) nudge: Arc<Notify>,
     /// Whether a waiting caller may make the pool grow.
     pub(super) elastic: bool,
+    /// Whether the last search was refused the login everywhere and no connection is open: whoever comes now is told
+    /// so at once, since the next attempt may be half a minute away.
+    pub(super) login_refused: AtomicBool,
     /// How many connections are open: idle, leased or settling.
     pub(super) live: watch::Sender<u32>,
     /// Set when the last connection is gone after a shutdown.
@@ -265,7 +270,7 @@ impl Inner {
     /// A caller has joined the queue.
     pub(super) fn began_to_wait(&self, now: Instant) {
         self.holders.look_soon(now, |slot| self.leased_uses(slot));
-        if self.elastic {
+        if self.elastic || self.login_refused.load(Ordering::Relaxed) {
             self.nudge.notify_one();
         }
     }

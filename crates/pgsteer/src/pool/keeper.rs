@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pgsteer_core::pool::Lease;
-use pgsteer_core::pool::planner::{Action, CloseReason, Oddity, ReturnReason, SlotState};
+use pgsteer_core::pool::planner::{Action, CloseReason, Oddity, OpenFailure, ReturnReason, SlotState};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
 
@@ -115,9 +115,27 @@ impl Keeper {
     /// A waiter has come whose deadline is earlier than any known, or that may make the pool grow.
     fn nudged(&mut self) {
         self.expiry = self.pool.slots.expire(now());
+        self.tell_refused_login();
         if self.pool.elastic && self.pool.slots.waiting() > 0 {
             self.plan(|planner, pool, now| planner.demand(pool, now));
         }
+    }
+
+    /// While every login is refused and no attempt is under way, nothing comes for a long time: callers are told why.
+    fn tell_refused_login(&mut self) {
+        let refused = self.pool.login_refused.load(Ordering::Relaxed);
+        if refused && self.live == 0 && !self.slots.iter().any(|kept| kept.opener.is_some()) {
+            self.fail_waiters();
+        }
+    }
+
+    fn fail_waiters(&self) {
+        let error = self
+            .pool
+            .last_failure()
+            .as_ref()
+            .map_or(Error::NoServer, |(_, error)| error.clone());
+        self.pool.slots.fail_waiters(&error);
     }
 
     fn heard(&mut self, message: Message) {
@@ -127,11 +145,15 @@ impl Keeper {
                 epoch,
                 tenant,
                 driver,
-            } => self.opened(slot, epoch, *tenant, driver),
+                jitter,
+            } => self.opened(slot, epoch, *tenant, driver, jitter),
             Message::OpenFailed { slot, epoch, error } => self.open_failed(slot, epoch, error),
             Message::OpenVanished { slot, epoch } => {
                 if self.is_current(slot, epoch) {
                     self.kept(slot).opener = None;
+                    if !self.closing {
+                        tracing::error!(target: "pgsteer::pool", slot, "an opener died; its slot is opened again later");
+                    }
                     self.report(|planner, pool, now| planner.open_vanished(slot, pool, now));
                 }
             }
@@ -165,7 +187,7 @@ impl Keeper {
         }
     }
 
-    fn opened(&mut self, slot: u32, epoch: u64, tenant: Tenant, driver: Handle) {
+    fn opened(&mut self, slot: u32, epoch: u64, tenant: Tenant, driver: Handle, jitter: u64) {
         if !self.is_current(slot, epoch) {
             return;
         }
@@ -177,7 +199,7 @@ impl Keeper {
         self.live += 1;
         Counters::add(&self.pool.counters.opened);
         *self.pool.last_failure() = None;
-        let jitter = self.pool.cluster.shared().draw();
+        self.pool.login_refused.store(false, Ordering::Relaxed);
         self.report(|planner, pool, now| planner.opened(slot, host, jitter, pool, now));
         self.pool.live.send_replace(self.live);
     }
@@ -189,6 +211,9 @@ impl Keeper {
         self.kept(slot).opener = None;
         Counters::add(&self.pool.counters.open_failures);
         let failure = opener::open_failure(&error);
+        self.pool
+            .login_refused
+            .store(failure == OpenFailure::Login && self.live == 0, Ordering::Relaxed);
         *self.pool.last_failure() = Some((now(), Error::from(error)));
         self.report(|planner, pool, now| planner.open_failed(slot, failure, pool, now));
     }
@@ -361,14 +386,7 @@ impl Keeper {
                     driver.abort();
                 }
             }
-            Action::FailWaiters => {
-                let error = self
-                    .pool
-                    .last_failure()
-                    .as_ref()
-                    .map_or(Error::NoServer, |(_, error)| error.clone());
-                self.pool.slots.fail_waiters(&error);
-            }
+            Action::FailWaiters => self.fail_waiters(),
         }
     }
 

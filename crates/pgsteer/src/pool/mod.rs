@@ -14,6 +14,7 @@ mod tenant;
 
 use std::fmt;
 use std::panic::Location;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -117,6 +118,7 @@ impl Pool {
             keeper,
             nudge,
             elastic: settings.min_idle < settings.pool_size,
+            login_refused: AtomicBool::new(false),
             live: watch::Sender::new(0),
             drained: watch::Sender::new(false),
             cluster,
@@ -250,9 +252,10 @@ impl Pool {
         let mut drained = self.inner().drained.subscribe();
         let in_time = tokio::time::timeout(deadline, drained.wait_for(|drained| *drained)).await;
         let still_out = match in_time {
-            Ok(_) => 0,
+            // Drained, or the runtime has gone and took the keeper with it while connections were out.
+            Ok(_) => self.leased(),
             Err(_) => {
-                let still_out = self.inner().planner().stats(&**self.inner()).leased as u32;
+                let still_out = self.leased();
                 self.inner().tell_keeper(Message::Cut);
                 still_out
             }
@@ -261,6 +264,10 @@ impl Pool {
             still_out,
             took: now().saturating_duration_since(started),
         }
+    }
+
+    fn leased(&self) -> u32 {
+        self.inner().planner().stats(&**self.inner()).leased as u32
     }
 
     /// Whether the pool has been closed.

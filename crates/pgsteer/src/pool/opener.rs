@@ -34,6 +34,8 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 dialled,
                 counted,
             } = opened;
+            // Drawn here and not by the keeper, who must not go down with a source of randomness that panics.
+            let jitter = report.pool.cluster.shared().draw();
             let owner = SlotOwner {
                 pool: report.pool.clone(),
                 counted: Mutex::new(Some(counted)),
@@ -68,6 +70,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 epoch,
                 tenant: Box::new(tenant),
                 driver: handle,
+                jitter,
             });
             tokio::spawn(driver);
         }

@@ -21,12 +21,16 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
     let outcome = match job {
         Job::Rollback => settle(&tenant, "ROLLBACK").await,
         Job::Cancel => {
-            // A failed cancel request changes nothing: the statement may end by itself, or the deadline ends it.
-            if let Err(error) = tenant.canceller.cancel(pool.settings.connect_timeout).await {
-                tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
+            match tenant.canceller.cancel(pool.settings.connect_timeout).await {
+                // Answers come in order: once this empty query is answered, everything before it is.
+                Ok(()) => settle(&tenant, "").await,
+                Err(error) => {
+                    // The request may lie in a queue of the server and hit whatever runs on the connection later, so
+                    // nobody may have it any more.
+                    tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
+                    Settlement::Failed
+                }
             }
-            // Answers come in order: once this empty query is answered, everything before it is.
-            settle(&tenant, "").await
         }
     };
     pool.tell_keeper(Message::Settled {
