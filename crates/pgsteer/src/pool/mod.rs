@@ -99,6 +99,7 @@ impl Pool {
     /// Outside a tokio runtime.
     pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
         let settings = Arc::new(config.settings()?);
+        config.warn_without_effect();
         let cluster = Cluster::from_shared(Shared::start(settings.clone(), world));
         let (keeper, messages) = mpsc::unbounded_channel();
         let nudge = Arc::new(Notify::new());

@@ -1,0 +1,174 @@
+//! What the keeper does when it is told something: it takes over what is its now, and passes the news to the planner.
+
+use std::sync::atomic::Ordering;
+
+use pgsteer_core::pool::Lease;
+use pgsteer_core::pool::planner::{OpenFailure, ReturnReason, SlotState};
+
+use super::Keeper;
+use crate::cluster::SearchError;
+use crate::dial::{EndReason, Handle};
+use crate::error::Error;
+use crate::pool::inner::{Counters, Message, Settlement};
+use crate::pool::tenant::Tenant;
+use crate::pool::{now, opener};
+
+impl Keeper {
+    pub(super) fn heard(&mut self, message: Message) {
+        match message {
+            Message::Opened {
+                slot,
+                epoch,
+                tenant,
+                driver,
+                jitter,
+            } => self.opened(slot, epoch, *tenant, driver, jitter),
+            Message::OpenFailed { slot, epoch, error } => self.open_failed(slot, epoch, error),
+            Message::OpenVanished { slot, epoch } => {
+                if self.is_current(slot, epoch) {
+                    self.kept(slot).opener = None;
+                    if !self.closing {
+                        tracing::error!(target: "pgsteer::pool", slot, "an opener died; its slot is opened again later");
+                    }
+                    self.report(|planner, pool, now| planner.open_vanished(slot, pool, now));
+                }
+            }
+            Message::Returned { lease, discarded } => self.returned(lease, discarded),
+            Message::Detached { lease } => {
+                let slot = lease.index();
+                self.own(lease);
+                self.emptied(slot);
+                self.report(|planner, pool, now| planner.returned(slot, ReturnReason::Detached, pool, now));
+            }
+            Message::Parked { slot } => self.plan(|planner, pool, now| planner.parked(slot, pool, now)),
+            Message::Settled {
+                slot,
+                epoch,
+                tenant,
+                outcome,
+            } => self.settled(slot, epoch, *tenant, outcome),
+            Message::Ended {
+                slot,
+                epoch,
+                reason,
+                lease,
+            } => self.ended(slot, epoch, &reason, lease),
+            Message::RetireAll => self.plan(|planner, pool, now| planner.retire_all(pool, now)),
+            Message::Rebalance => {
+                let snapshot = self.pool.cluster.snapshot();
+                self.plan(|planner, pool, now| planner.rebalance(&snapshot, pool, now));
+            }
+            Message::Shutdown => self.shut_down(),
+            Message::Cut => self.cut_all(),
+        }
+    }
+
+    fn opened(&mut self, slot: u32, epoch: u64, tenant: Tenant, driver: Handle, jitter: u64) {
+        if !self.is_current(slot, epoch) {
+            return;
+        }
+        let host = tenant.host.clone();
+        self.pool.sheet(slot).set_session(Some(tenant.session.clone()));
+        self.kept(slot).opener = None;
+        self.kept(slot).driver = Some(driver);
+        self.put_tenant(slot, tenant);
+        self.live += 1;
+        Counters::add(&self.pool.counters.opened);
+        *self.pool.last_failure() = None;
+        self.pool.login_refused.store(false, Ordering::Relaxed);
+        self.report(|planner, pool, now| planner.opened(slot, host, jitter, pool, now));
+        self.pool.live.send_replace(self.live);
+    }
+
+    fn open_failed(&mut self, slot: u32, epoch: u64, error: SearchError) {
+        if !self.is_current(slot, epoch) {
+            return;
+        }
+        self.kept(slot).opener = None;
+        Counters::add(&self.pool.counters.open_failures);
+        let failure = opener::open_failure(&error);
+        self.pool
+            .login_refused
+            .store(failure == OpenFailure::Login && self.live == 0, Ordering::Relaxed);
+        *self.pool.last_failure() = Some((now(), Error::from(error)));
+        self.report(|planner, pool, now| planner.open_failed(slot, failure, pool, now));
+    }
+
+    /// A slot has come to the keeper with its connection.
+    fn returned(&mut self, lease: Lease, discarded: bool) {
+        let slot = lease.index();
+        let session = self.pool.sheet(slot).session();
+        self.own(lease);
+        let why = match session {
+            Some(session) if !session.is_closed() => {
+                if discarded {
+                    ReturnReason::Discarded
+                } else if session.is_retired() {
+                    ReturnReason::Retired
+                } else {
+                    ReturnReason::Dirty
+                }
+            }
+            _ => {
+                self.emptied(slot);
+                ReturnReason::Closed
+            }
+        };
+        self.report(|planner, pool, now| planner.returned(slot, why, pool, now));
+    }
+
+    fn settled(&mut self, slot: u32, epoch: u64, tenant: Tenant, outcome: Settlement) {
+        if !self.is_current(slot, epoch)
+            || tenant.session.is_closed()
+            || self.state(slot) != SlotState::Settling
+        {
+            // The connection has ended or is being cut, which its driver reports; the tenant goes here.
+            return;
+        }
+        self.put_tenant(slot, tenant);
+        match outcome {
+            Settlement::Clean => self.report(|planner, pool, now| planner.cleaned(slot, true, pool, now)),
+            Settlement::Failed => self.report(|planner, pool, now| planner.cleaned(slot, false, pool, now)),
+            Settlement::InTransaction => {
+                self.report(|planner, pool, now| planner.returned(slot, ReturnReason::Dirty, pool, now));
+            }
+        }
+    }
+
+    /// A connection's socket is gone.
+    fn ended(&mut self, slot: u32, epoch: u64, reason: &EndReason, lease: Option<Lease>) {
+        if let Some(lease) = lease {
+            self.own(lease);
+        }
+        if !self.is_current(slot, epoch) {
+            return;
+        }
+        if self.kept(slot).lease.is_none() {
+            if let Some(lease) = self.pool.slots.claim(slot) {
+                self.own(lease);
+            }
+        }
+        let owned = self.kept(slot).lease.is_some();
+        self.kept(slot).driver = None;
+        if self.state(slot) == SlotState::Closing {
+            self.emptied(slot);
+            return self.report(|planner, pool, now| planner.socket_closed(slot, pool, now));
+        }
+        Counters::add(&self.pool.counters.lost);
+        tracing::debug!(target: "pgsteer::pool", slot, %reason, "a connection ended");
+        if owned {
+            self.emptied(slot);
+        }
+        self.report(|planner, pool, now| planner.died(slot, owned, pool, now));
+    }
+
+    /// Empties a slot the keeper owns. Dropping the client ends its connection in an orderly way, if it has not ended.
+    fn emptied(&mut self, slot: u32) {
+        drop(self.take_tenant(slot));
+        self.kept(slot).epoch += 1;
+        self.kept(slot).driver = None;
+        self.pool.sheet(slot).set_session(None);
+        self.live = self.live.saturating_sub(1);
+        self.pool.live.send_replace(self.live);
+    }
+}
