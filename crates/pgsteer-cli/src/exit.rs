@@ -53,7 +53,7 @@ impl From<ConfigError> for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Config(error) => error.into(),
+            Error::Config(error) => Failure::Usage(error.to_string()),
             error => {
                 let hint = hint(&error)
                     .map(|hint| format!("\nhint: {hint}"))

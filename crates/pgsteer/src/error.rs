@@ -14,7 +14,7 @@ use crate::config::ConfigError;
 #[non_exhaustive]
 pub enum Error {
     /// An option is unknown or has a bad value.
-    Config(ConfigError),
+    Config(Arc<ConfigError>),
     /// No connection came free in time. Says who holds what and what the last connects failed with.
     CheckoutTimeout(Arc<Exhausted>),
     /// Nothing could be connected to; every host tried is listed with its state and reason.
@@ -70,7 +70,7 @@ impl std::error::Error for Error {
 
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
-        Error::Config(error)
+        Error::Config(Arc::new(error))
     }
 }
 

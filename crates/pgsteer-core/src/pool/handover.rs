@@ -41,20 +41,26 @@ impl<T: Tenant, E> Slots<T, E> {
     where
         T: HasSession,
     {
-        let Some(tenant) = self.tenant(&lease) else {
-            return GivenBack::Unfit(lease);
-        };
-        match tenant.session().outlook() {
-            GiveBack::Clean => {
+        let outlook = self.tenant(&lease).map(|tenant| tenant.session().outlook());
+        match outlook {
+            Some(GiveBack::Clean) => {
                 self.release(lease);
                 GivenBack::Released
             }
-            GiveBack::Keeper => GivenBack::Unfit(lease),
-            GiveBack::Parked => {
-                // Once parked, the slot may be emptied at any moment.
-                let session = Arc::clone(tenant.session());
-                self.give_back_busy(lease, &session)
-            }
+            Some(GiveBack::Parked) => self.give_back_parked(lease),
+            Some(GiveBack::Keeper) | None => GivenBack::Unfit(lease),
+        }
+    }
+
+    #[cold]
+    fn give_back_parked(&self, lease: Lease) -> GivenBack
+    where
+        T: HasSession,
+    {
+        // Once parked, the slot may be emptied at any moment.
+        match self.tenant(&lease).map(|tenant| Arc::clone(tenant.session())) {
+            Some(session) => self.give_back_busy(lease, &session),
+            None => GivenBack::Unfit(lease),
         }
     }
 
@@ -85,11 +91,30 @@ impl<T: Tenant, E> Slots<T, E> {
     #[cold]
     #[inline(never)]
     pub(super) fn hand_over(&self, index: u32) {
-        let mut queue = self.lock();
+        let queue = self.lock();
         if queue.is_empty() && !queue.closed {
             return;
         }
-        let Some(lease) = self.claim(index) else { return };
+        if let Some(lease) = self.claim(index) {
+            self.grant_or_keep(queue, lease);
+        }
+    }
+
+    /// A slot comes back and its word says that somebody waits: gives it to the oldest waiter without making it idle
+    /// in between.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pass_on(&self, lease: Lease) {
+        let queue = self.lock();
+        if queue.is_empty() && !queue.closed {
+            drop(queue);
+            self.make_idle(lease);
+        } else {
+            self.grant_or_keep(queue, lease);
+        }
+    }
+
+    fn grant_or_keep(&self, mut queue: MutexGuard<'_, Queue<E>>, lease: Lease) {
         let granted = if self.fits(&lease) {
             queue.grant(lease)
         } else {

@@ -1,6 +1,5 @@
 //! One pool: its slots and who waits for them, and the planner that says what to open, close and move.
 
-mod deadlines;
 mod handover;
 pub mod planner;
 mod session;

@@ -153,12 +153,15 @@ impl<T: Tenant, E> Slots<T, E> {
                     Take::Unfit(lease)
                 }
             }
-            Cleared::Overtook(index) => {
-                self.release(Lease { pool: self.id, index });
-                Take::Empty
-            }
+            Cleared::Overtook(index) => self.step_back(Lease { pool: self.id, index }),
             Cleared::Nothing => Take::Empty,
         }
+    }
+
+    #[cold]
+    fn step_back(&self, lease: Lease) -> Take {
+        self.release(lease);
+        Take::Empty
     }
 
     /// Makes a slot idle, or hands it to whoever has waited longest. The everyday return: one locked instruction.
@@ -168,7 +171,17 @@ impl<T: Tenant, E> Slots<T, E> {
     /// checkout finds it or the keeper claims it.
     #[inline]
     pub fn release(&self, lease: Lease) {
-        let Lease { index, .. } = self.own(lease);
+        let lease = self.own(lease);
+        if self.words.is_raised(lease.index) {
+            self.pass_on(lease);
+        } else {
+            self.make_idle(lease);
+        }
+    }
+
+    #[inline]
+    pub(super) fn make_idle(&self, lease: Lease) {
+        let Lease { index, .. } = lease;
         // The lease has ended in the line above, so the bit is clear, as `set` demands.
         if self.words.set(index) {
             self.hand_over(index);

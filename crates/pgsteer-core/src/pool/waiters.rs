@@ -3,7 +3,6 @@
 //! granted is a [`Lease`], ownership itself, so a grant that nobody collects can be passed on but never be made up.
 //! Everything here happens under the pool's one lock; nothing here wakes, drops a waker or calls out.
 
-use super::deadlines::{Deadlines, NOWHERE, Places};
 use super::slots::Lease;
 use std::num::NonZeroU64;
 use std::task::Waker;
@@ -52,30 +51,33 @@ pub(super) enum Outcome<E> {
     Over(Result<Lease, Rejected<E>>),
 }
 
+/// Where a waiter stands. The waker shares its room with the result: at most one of them is there.
+#[derive(Debug)]
+enum State<E> {
+    /// In no list: the node is unused, or about to be linked.
+    Nowhere,
+    /// In the queue.
+    Waiting(Waker),
+    /// Over, and not yet collected.
+    Over(Result<Lease, Rejected<E>>),
+}
+
 #[derive(Debug)]
 struct Node<E> {
-    outcome: Outcome<E>,
-    waker: Option<Waker>,
+    state: State<E>,
     deadline: Option<Instant>,
     ticket: u64,
     older: u32,
     /// The next younger waiter; for an unused node, the next unused one.
     younger: u32,
-    heap_place: u32,
 }
 
-#[derive(Debug)]
-struct Slab<E>(Vec<Node<E>>);
-
-impl<E> Places for Slab<E> {
-    fn deadline(&self, key: u32) -> Option<Instant> {
-        self.0[key as usize].deadline
-    }
-    fn place(&self, key: u32) -> u32 {
-        self.0[key as usize].heap_place
-    }
-    fn set_place(&mut self, key: u32, place: u32) {
-        self.0[key as usize].heap_place = place;
+/// Whether the first deadline is not after the second; none at all is after every other.
+fn in_order(first: Option<Instant>, second: Option<Instant>) -> bool {
+    match (first, second) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(first), Some(second)) => first <= second,
     }
 }
 
@@ -84,15 +86,19 @@ impl<E> Places for Slab<E> {
 pub(super) struct Queue<E> {
     /// Whose queue it is, so that no wait is taken for one of another pool.
     pool: NonZeroU64,
-    slab: Slab<E>,
-    deadlines: Deadlines,
+    slab: Vec<Node<E>>,
     unused: u32,
     oldest: u32,
     youngest: u32,
     waiting: u32,
     next_ticket: u64,
-    /// The instant at which the pool's keeper has been asked to call `expire`, if any.
+    /// The instant at which the pool's keeper has been asked to call `expire`, if any. Nobody's deadline is earlier;
+    /// who leaves does not change it, since a call for nothing costs less than keeping it exact.
     armed: Option<Instant>,
+    /// It has become earlier, and the keeper has not been told yet.
+    newly_armed: bool,
+    /// Whether the deadlines come in the order of the queue, as they do while everybody waits with the same limit.
+    sorted: bool,
     /// Whether every word's flag is up.
     pub(super) raised: bool,
     /// For ever, once set; the flags stay up.
@@ -103,14 +109,15 @@ impl<E> Queue<E> {
     pub(super) fn new(pool: NonZeroU64) -> Self {
         Self {
             pool,
-            slab: Slab(Vec::new()),
-            deadlines: Deadlines::default(),
+            slab: Vec::new(),
             unused: NIL,
             oldest: NIL,
             youngest: NIL,
             waiting: 0,
             next_ticket: 0,
             armed: None,
+            newly_armed: false,
+            sorted: true,
             raised: false,
             closed: false,
         }
@@ -130,15 +137,13 @@ impl<E> Queue<E> {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let node = Node {
-            outcome: Outcome::None,
-            waker: Some(waker),
+            state: State::Nowhere,
             deadline,
             ticket,
             older: NIL,
             younger: NIL,
-            heap_place: NOWHERE,
         };
-        let key = match self.slab.0.get_mut(self.unused as usize) {
+        let key = match self.slab.get_mut(self.unused as usize) {
             Some(reused) => {
                 let key = self.unused;
                 self.unused = reused.younger;
@@ -146,11 +151,11 @@ impl<E> Queue<E> {
                 key
             }
             None => {
-                self.slab.0.push(node);
-                (self.slab.0.len() - 1) as u32
+                self.slab.push(node);
+                (self.slab.len() - 1) as u32
             }
         };
-        self.link(key);
+        self.link(key, waker);
         Wait {
             place: Some(Place { pool: self.pool, key }),
         }
@@ -158,11 +163,10 @@ impl<E> Queue<E> {
 
     /// Puts a node where its ticket says, which is at the end for a newcomer and near the front for one that was
     /// granted a slot already.
-    fn link(&mut self, key: u32) {
-        let ticket = self.slab.0[key as usize].ticket;
+    fn link(&mut self, key: u32, waker: Waker) {
+        let ticket = self.slab[key as usize].ticket;
         let newest = self
             .slab
-            .0
             .get(self.youngest as usize)
             .is_none_or(|last| last.ticket < ticket);
         let (mut older, mut younger) = (NIL, self.oldest);
@@ -171,53 +175,61 @@ impl<E> Queue<E> {
         } else {
             while let Some(node) = self
                 .slab
-                .0
                 .get(younger as usize)
                 .filter(|node| node.ticket < ticket)
             {
                 (older, younger) = (younger, node.younger);
             }
         }
-        match self.slab.0.get_mut(older as usize) {
-            Some(node) => node.younger = key,
+        let deadline = self.slab[key as usize].deadline;
+        match self.slab.get_mut(older as usize) {
+            Some(node) => {
+                node.younger = key;
+                self.sorted &= in_order(node.deadline, deadline);
+            }
             None => self.oldest = key,
         }
-        match self.slab.0.get_mut(younger as usize) {
-            Some(node) => node.older = key,
+        match self.slab.get_mut(younger as usize) {
+            Some(node) => {
+                node.older = key;
+                self.sorted &= in_order(deadline, node.deadline);
+            }
             None => self.youngest = key,
         }
-        let node = &mut self.slab.0[key as usize];
+        let node = &mut self.slab[key as usize];
         (node.older, node.younger) = (older, younger);
-        node.outcome = Outcome::Pending;
-        if node.deadline.is_some() {
-            self.deadlines.push(key, &mut self.slab);
-        }
+        node.state = State::Waiting(waker);
         self.waiting += 1;
+        if deadline.is_some() && !in_order(self.armed, deadline) {
+            self.armed = deadline;
+            self.newly_armed = true;
+        }
     }
 
     fn unlink(&mut self, key: u32) {
-        self.deadlines.remove(key, &mut self.slab);
-        let node = &mut self.slab.0[key as usize];
+        let node = &self.slab[key as usize];
         let (older, younger) = (node.older, node.younger);
-        node.outcome = Outcome::None;
-        match self.slab.0.get_mut(older as usize) {
+        match self.slab.get_mut(older as usize) {
             Some(node) => node.younger = younger,
             None => self.oldest = younger,
         }
-        match self.slab.0.get_mut(younger as usize) {
+        match self.slab.get_mut(younger as usize) {
             Some(node) => node.older = older,
             None => self.youngest = older,
         }
         self.waiting -= 1;
+        self.sorted |= self.waiting == 0;
     }
 
     /// Ends a wait; returns whom to wake.
     #[must_use]
     fn settle(&mut self, key: u32, result: Result<Lease, Rejected<E>>) -> Option<Waker> {
         self.unlink(key);
-        let node = &mut self.slab.0[key as usize];
-        node.outcome = Outcome::Over(result);
-        node.waker.take()
+        let state = &mut self.slab[key as usize].state;
+        match std::mem::replace(state, State::Over(result)) {
+            State::Waiting(waker) => Some(waker),
+            State::Nowhere | State::Over(_) => None,
+        }
     }
 
     /// Gives the slot to the oldest waiter, or back if nobody waits.
@@ -235,7 +247,7 @@ impl<E> Queue<E> {
             pool == self.pool,
             "a wait was used with a pool that it does not belong to"
         );
-        Some((key, &mut self.slab.0[key as usize]))
+        Some((key, &mut self.slab[key as usize]))
     }
 
     /// What a wait has come to. If it is over, its place is gone and the wait may be used anew.
@@ -245,31 +257,23 @@ impl<E> Queue<E> {
         let Some((key, node)) = self.node(wait) else {
             return (Outcome::None, None);
         };
-        match std::mem::replace(&mut node.outcome, Outcome::None) {
-            Outcome::Over(result) => {
-                *wait = Wait::default();
-                self.recycle(key);
-                (Outcome::Over(result), None)
-            }
-            Outcome::Pending | Outcome::None => {
-                node.outcome = Outcome::Pending;
-                let same = node.waker.as_ref().is_some_and(|old| old.will_wake(waker));
-                (
-                    Outcome::Pending,
-                    if same {
-                        None
-                    } else {
-                        node.waker.replace(waker.clone())
-                    },
-                )
-            }
+        if let State::Waiting(old) = &mut node.state {
+            let replaced = (!old.will_wake(waker)).then(|| std::mem::replace(old, waker.clone()));
+            return (Outcome::Pending, replaced);
+        }
+        let state = std::mem::replace(&mut node.state, State::Nowhere);
+        *wait = Wait::default();
+        self.recycle(key);
+        match state {
+            State::Over(result) => (Outcome::Over(result), None),
+            State::Waiting(_) | State::Nowhere => (Outcome::None, None),
         }
     }
 
     /// The slot granted to a wait, if there is one to look at before it is collected.
     pub(super) fn granted(&mut self, wait: &Wait) -> Option<&Lease> {
-        match &self.node(wait)?.1.outcome {
-            Outcome::Over(Ok(lease)) => Some(lease),
+        match &self.node(wait)?.1.state {
+            State::Over(Ok(lease)) => Some(lease),
             _ => None,
         }
     }
@@ -277,11 +281,10 @@ impl<E> Queue<E> {
     /// Takes the granted slot away again and puts the waiter back to its old place.
     pub(super) fn rejoin(&mut self, wait: &Wait, waker: Waker) -> Option<Lease> {
         let (key, node) = self.node(wait)?;
-        let Outcome::Over(Ok(lease)) = std::mem::replace(&mut node.outcome, Outcome::None) else {
+        let State::Over(Ok(lease)) = std::mem::replace(&mut node.state, State::Nowhere) else {
             return None;
         };
-        node.waker = Some(waker);
-        self.link(key);
+        self.link(key, waker);
         Some(lease)
     }
 
@@ -290,19 +293,21 @@ impl<E> Queue<E> {
         let Some((key, node)) = self.node(wait) else {
             return (Outcome::None, None);
         };
-        let pending = matches!(node.outcome, Outcome::Pending);
-        let waker = node.waker.take();
-        let outcome = std::mem::replace(&mut node.outcome, Outcome::None);
-        if pending {
-            self.unlink(key);
-        }
+        let (outcome, waker) = match std::mem::replace(&mut node.state, State::Nowhere) {
+            State::Waiting(waker) => {
+                self.unlink(key);
+                (Outcome::Pending, Some(waker))
+            }
+            State::Over(result) => (Outcome::Over(result), None),
+            State::Nowhere => (Outcome::None, None),
+        };
         *wait = Wait::default();
         self.recycle(key);
         (outcome, waker)
     }
 
     fn recycle(&mut self, key: u32) {
-        self.slab.0[key as usize].younger = self.unused;
+        self.slab[key as usize].younger = self.unused;
         self.unused = key;
     }
 
@@ -316,29 +321,35 @@ impl<E> Queue<E> {
     }
 
     /// Times out every waiter whose deadline is `now` or earlier; returns whom to wake, earliest deadline first.
+    ///
+    /// While everybody waits with the same limit it looks at those who are due and one more; else at everybody.
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Waker> {
-        let mut wakers = Vec::new();
-        while let Some(key) = self.deadlines.earliest() {
-            if self.slab.deadline(key).is_some_and(|deadline| deadline > now) {
-                break;
+        let mut due = Vec::new();
+        let mut next = None;
+        let mut key = self.oldest;
+        while let Some(node) = self.slab.get(key as usize) {
+            match node.deadline {
+                Some(deadline) if deadline <= now => due.push((deadline, key)),
+                later if !in_order(next, later) => next = later,
+                _ if self.sorted => break,
+                _ => {}
             }
-            wakers.extend(self.settle(key, Err(Rejected::TimedOut)));
+            key = node.younger;
         }
-        self.armed = self.next_deadline();
-        wakers
+        (self.armed, self.newly_armed) = (next, false);
+        due.sort_by_key(|&(deadline, _)| deadline);
+        due.into_iter()
+            .filter_map(|(_, key)| self.settle(key, Err(Rejected::TimedOut)))
+            .collect()
     }
 
+    /// The instant at which `expire` is to be called; right after it, the earliest deadline of all.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.slab.deadline(self.deadlines.earliest()?)
+        self.armed
     }
 
     /// The next deadline, if it is earlier than the keeper has been told so far.
     pub(super) fn newly_due(&mut self) -> Option<Instant> {
-        let next = self.next_deadline()?;
-        let news = self.armed.is_none_or(|armed| next < armed);
-        news.then(|| {
-            self.armed = Some(next);
-            next
-        })
+        std::mem::take(&mut self.newly_armed).then_some(self.armed)?
     }
 }

@@ -92,7 +92,8 @@ impl Words {
         None
     }
 
-    #[inline]
+    // Out of line: its code would crowd out the one word's, which is what most pools have.
+    #[inline(never)]
     fn take_in_any(&self) -> Cleared {
         let hint = self.hint.0.load(Ordering::Relaxed);
         let (before, from) = self.words.split_at(hint as usize);
@@ -107,15 +108,33 @@ impl Words {
         Cleared::Nothing
     }
 
+    /// As [`place`], without the arithmetic where there is but one word.
+    #[inline]
+    fn place(&self, index: u32) -> (&AtomicU64, u64) {
+        match &*self.words {
+            [only] => (&only.0, 1 << index),
+            words => {
+                let (word, bit) = place(index);
+                (&words[word].0, bit)
+            }
+        }
+    }
+
+    /// Whether somebody waits, as far as the slot's word says at this instant.
+    #[inline]
+    pub(super) fn is_raised(&self, index: u32) -> bool {
+        self.place(index).0.load(Ordering::Relaxed) & WAITERS != 0
+    }
+
     /// Makes a slot idle; the caller must own it, so that its bit is clear. Returns whether anybody waits.
     #[inline]
     #[must_use]
     pub(super) fn set(&self, index: u32) -> bool {
-        let (word, bit) = place(index);
+        let (word, bit) = self.place(index);
         // The bit is clear, so adding sets it and touches no other; a processor that has an atomic add that returns
         // the old word does this in one instruction, where an atomic or would be a loop.
         // Release: what this owner did to the slot is visible to the next.
-        self.words[word].0.fetch_add(bit, Ordering::Release) & WAITERS != 0
+        word.fetch_add(bit, Ordering::Release) & WAITERS != 0
     }
 
     /// Takes one particular slot, whoever waits. Returns whether it was idle, and so is now the caller's.

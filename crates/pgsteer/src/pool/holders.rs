@@ -3,11 +3,12 @@
 //! checkout is stamped instead, and the place it was made is kept.
 
 use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Looks of waiting callers come no more often than this.
-const LOOK_GAP: Duration = Duration::from_millis(100);
+/// Looks of waiting callers come no more often than this, in milliseconds.
+const LOOK_GAP: u64 = 100;
 
 /// One connection that is out.
 #[derive(Clone, Debug)]
@@ -25,6 +26,9 @@ pub(super) struct Holders {
     /// Present with `record_holders`.
     stamps: Option<Box<[Mutex<Option<Stamp>>]>>,
     looks: Mutex<Looks>,
+    /// When a waiting caller is to look next, in milliseconds since `born`: most need no more than this load.
+    next_look: AtomicU64,
+    born: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -34,7 +38,6 @@ struct Stamp {
 }
 
 struct Looks {
-    last: Option<Instant>,
     slots: Vec<Look>,
 }
 
@@ -51,9 +54,10 @@ impl Holders {
         Holders {
             stamps: record.then(|| (0..size).map(|_| Mutex::new(None)).collect()),
             looks: Mutex::new(Looks {
-                last: None,
                 slots: vec![Look::default(); size as usize],
             }),
+            next_look: AtomicU64::new(0),
+            born: super::now(),
         }
     }
 
@@ -67,13 +71,13 @@ impl Holders {
 
     /// A waiting caller looks at the slots, unless somebody did just now.
     pub(super) fn look_soon(&self, now: Instant, leased: impl Fn(u32) -> Option<u64>) {
+        let at = now.saturating_duration_since(self.born).as_millis() as u64;
+        if at < self.next_look.load(Ordering::Relaxed) {
+            return;
+        }
+        self.next_look.store(at + LOOK_GAP, Ordering::Relaxed);
         if let Ok(mut looks) = self.looks.try_lock() {
-            if looks
-                .last
-                .is_none_or(|last| now.saturating_duration_since(last) >= LOOK_GAP)
-            {
-                looks.look(now, leased);
-            }
+            looks.look(now, leased);
         }
     }
 
@@ -129,7 +133,6 @@ impl Holders {
 
 impl Looks {
     fn look(&mut self, now: Instant, leased: impl Fn(u32) -> Option<u64>) {
-        self.last = Some(now);
         for (slot, look) in self.slots.iter_mut().enumerate() {
             match leased(slot as u32) {
                 Some(uses) if look.uses == uses && look.since.is_some() => {}
