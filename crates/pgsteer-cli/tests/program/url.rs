@@ -29,3 +29,15 @@ fn a_connection_string_is_shown_as_json_with_the_password_redacted() {
     }
     assert!(!run.stdout.contains("s3cr3t"), "{run:?}");
 }
+
+#[test]
+fn an_option_without_effect_is_told_on_standard_error() {
+    let run = run(&["url", "yugabytedb://db1/shop?topology_keys=gcp.us-east1.*"]);
+
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stderr.starts_with("hint: topology_keys has no effect: "),
+        "{run:?}"
+    );
+    assert!(!run.stdout.contains("hint"), "{run:?}");
+}

@@ -73,6 +73,7 @@ impl Cluster {
     /// Outside a tokio runtime.
     pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
         let settings = Arc::new(config.settings()?);
+        config.warn_without_effect();
         Ok(Self::from_shared(Shared::start(settings, world)))
     }
 

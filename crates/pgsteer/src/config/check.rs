@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
 
-use super::error::REDACTED;
+use super::error::{REDACTED, shown};
 use super::{Config, ConfigError, Family, HostSpec, Keepalives, Password, Settings, duration, options};
 
 /// The longest duration accepted anywhere, 100 years. It keeps sums of instants and durations far from overflow.
@@ -90,11 +90,7 @@ impl Config {
             "hosts",
             "an empty list",
         )?;
-        for HostSpec { name, port } in self.hosts.iter().flatten() {
-            require(!name.is_empty() && !name.contains('\0'), "hosts", name)?;
-            require(*port != Some(0), "port", 0)?;
-        }
-        Ok(())
+        self.hosts.iter().flatten().try_for_each(HostSpec::judge)
     }
 
     fn judge_login(&self) -> Result<(), ConfigError> {
@@ -197,7 +193,7 @@ fn require(holds: bool, name: &'static str, value: impl Display) -> Result<(), C
     }
     Err(ConfigError::InvalidOption {
         name,
-        value: value.to_string(),
+        value: shown(&value.to_string()).to_owned(),
         allowed: options::allowed(name),
     })
 }
@@ -209,7 +205,11 @@ fn not_too_long(name: &'static str, time: Option<Duration>) -> Result<(), Config
 
 fn positive(name: &'static str, time: Option<Duration>) -> Result<(), ConfigError> {
     let Some(time) = time else { return Ok(()) };
-    require(!time.is_zero() && time <= LONGEST, name, duration::write(time))
+    if time.is_zero() {
+        // In any unit it is zero, so it is shown without one, as people mostly write it.
+        return require(false, name, 0);
+    }
+    require(time <= LONGEST, name, duration::write(time))
 }
 
 fn whole_millis(name: &'static str, time: Option<Duration>) -> Result<(), ConfigError> {

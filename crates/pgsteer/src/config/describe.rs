@@ -13,7 +13,7 @@ use super::{Config, ConfigError, Settings, TargetSessionAttrs};
 /// Every option of a configuration with the value it has, defaults included and secrets left out.
 ///
 /// `Display` writes one `name = value` per line. With the feature `serde` it serialises as a map whose values read back
-/// as options of a [`Config`] (the password excepted).
+/// as options of a [`Config`]; the password `redacted` has to be replaced or taken out before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     entries: Vec<(&'static str, Value)>,

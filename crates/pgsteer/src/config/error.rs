@@ -1,7 +1,7 @@
 //! What is wrong with a configuration, as one error that names the option and what it allows.
 //!
 //! Every text here is meant for the person who wrote the configuration. A secret never gets this far: whoever builds a
-//! [`ConfigError`] puts [`REDACTED`] where a password was.
+//! [`ConfigError`] puts [`REDACTED`] where a password was, and passes what was written elsewhere through [`shown`].
 
 use std::fmt;
 
@@ -9,6 +9,18 @@ use pgsteer_core::topology::TopologyKeyError;
 
 /// Stands in every output where a secret would be.
 pub(crate) const REDACTED: &str = "redacted";
+/// Stands in errors where a text was put in the wrong place and may have a password in it.
+pub(super) const NOT_SHOWN: &str = "text that may hold a secret (not shown)";
+
+/// A text as an error may repeat it. What looks like a connection string, or a part of one with credentials, is not
+/// repeated: people paste whole URLs into fields that take only a part.
+pub(super) fn shown(text: &str) -> &str {
+    if text.contains('@') || text.contains("://") {
+        NOT_SHOWN
+    } else {
+        text
+    }
+}
 
 /// What is wrong with a configuration. The first problem found, save that all unknown names are reported together and
 /// before any value is looked at.
@@ -26,7 +38,8 @@ pub enum ConfigError {
     InvalidOption {
         /// The option.
         name: &'static str,
-        /// The value as given; `redacted` where it may be a secret.
+        /// The value as given. `redacted` where a password was; lists, maps and texts that may hold a secret are only
+        /// called so.
         value: String,
         /// What the option allows, in words: type, range, units.
         allowed: &'static str,
@@ -44,7 +57,7 @@ pub enum ConfigError {
         .part.escape_debug()
     )]
     InvalidTopologyKey {
-        /// The offending part, as given.
+        /// The offending part as given, unless it may hold a secret.
         part: String,
     },
     /// The connection string as a whole cannot be read.
@@ -67,7 +80,7 @@ pub enum ConfigError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct UnknownOption {
-    /// The name as given.
+    /// The name as given, unless it may hold a secret.
     pub name: String,
     /// The known option nearest to it, if one is near enough to be what was meant.
     pub nearest: Option<&'static str>,
@@ -96,7 +109,7 @@ fn unknown_text(names: &[UnknownOption]) -> String {
 impl From<TopologyKeyError> for ConfigError {
     fn from(error: TopologyKeyError) -> Self {
         ConfigError::InvalidTopologyKey {
-            part: error.part().to_owned(),
+            part: shown(error.part()).to_owned(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod check;
 mod conninfo;
 mod describe;
 mod duration;
+mod effect;
 mod error;
 mod hosts;
 mod options;

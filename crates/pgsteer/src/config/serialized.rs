@@ -8,21 +8,28 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use super::error::REDACTED;
 use super::options::{self, OptionRule};
 use super::{Config, ConfigError, Description, HostSpec, Value, conninfo};
 
 /// The field that holds a connection string, which all other fields override.
 const URL: &str = "url";
 
+/// What is wrong with the password of a document that [`Serialize`] wrote.
+const LEFT_OUT: &str = "the password itself: this word stands for one that was left out when the configuration was \
+                        written; put the password here, or leave the field out and set it afterwards";
+
 /// Reads a map of options by their names, with underscores or dashes, and judges the outcome.
 ///
 /// Values are written as in a connection string, numbers and flags also as such: `"30s"`, `10`, `true`. `hosts` is one
 /// host or a list, each a text, a pair `["db1", 5433]` or a map `{"host": "db1", "port": 5433}`. `url` holds a
 /// connection string that the other fields override; write `yugabytedb://` there for YugabyteDB's defaults. A field that
-/// is null counts as left out. Unknown fields are errors.
+/// is null counts as left out. Unknown fields are errors, and so is the password `redacted`, which stands for one that was
+/// left out when the configuration was written.
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(Document)
+        // Not `deserialize_map`, by which a format would complain about a text itself, and repeat it.
+        deserializer.deserialize_any(Document)
     }
 }
 
@@ -78,6 +85,13 @@ impl<'de> Visitor<'de> for Document {
         f.write_str("a map of pgsteer options")
     }
 
+    /// Most likely a connection string, which is not repeated as it may hold a password.
+    fn visit_str<E: Error>(self, _: &str) -> Result<Config, E> {
+        Err(E::custom(
+            "invalid type: text, expected a map of pgsteer options; a connection string goes into its field `url`",
+        ))
+    }
+
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Config, A::Error> {
         let mut fields = Vec::new();
         while let Some(field) = map.next_entry::<String, Node>()? {
@@ -110,7 +124,17 @@ fn configure(fields: Vec<(String, Node)>) -> Result<Config, ConfigError> {
         match value {
             Node::Null => {}
             value if rule.name == "hosts" => config.hosts = Some(value.hosts(rule)?),
-            value => rule.apply(&mut config, &value.into_bytes(rule)?)?,
+            value => {
+                let value = value.into_bytes(rule)?;
+                if rule.is_secret() && value == REDACTED.as_bytes() {
+                    return Err(ConfigError::InvalidOption {
+                        name: rule.name,
+                        value: REDACTED.to_owned(),
+                        allowed: LEFT_OUT,
+                    });
+                }
+                rule.apply(&mut config, &value)?;
+            }
         }
     }
     config.judge()?;
@@ -176,24 +200,15 @@ impl Node {
         }
     }
 
-    /// The value in words, for errors.
+    /// The value in words, for errors. What is in lists, maps and bytes may be anything, so it is not repeated.
     fn shown(&self) -> String {
         match self {
             Node::Null => "null".to_owned(),
             Node::Flag(on) => on.to_string(),
             Node::Number(text) | Node::Text(text) => text.clone(),
-            Node::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Node::List(nodes) => {
-                let nodes: Vec<String> = nodes.iter().map(Node::shown).collect();
-                format!("[{}]", nodes.join(", "))
-            }
-            Node::Map(fields) => {
-                let fields: Vec<String> = fields
-                    .iter()
-                    .map(|(name, node)| format!("{name}: {}", node.shown()))
-                    .collect();
-                format!("{{{}}}", fields.join(", "))
-            }
+            Node::Bytes(_) => "bytes".to_owned(),
+            Node::List(_) => "a list".to_owned(),
+            Node::Map(_) => "a map".to_owned(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Nothing that is printed about a configuration shows its password.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-use pgsteer::config::{Config, ConfigError};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use pgsteer::config::{Config, ConfigError, HostSpec};
 
 const SECRET: &str = "s3cret-Tr0ub4dor";
 
@@ -125,4 +126,79 @@ fn a_refused_password_is_not_repeated() {
         .with_option("password_", SECRET)
         .expect_err("unknown");
     assert!(!error_text(&error).contains(SECRET));
+}
+
+#[test]
+fn a_text_that_is_no_host_is_refused_and_printed_nowhere() {
+    let misplaced = [
+        format!("postgresql://app:{SECRET}@h/d"),
+        format!("app:{SECRET}@h"),
+        format!("mysql://{SECRET}"),
+        format!("h/{SECRET}"),
+        format!("h {SECRET}"),
+        format!("h\t{SECRET}"),
+        format!("h\u{a0}{SECRET}"),
+        format!("h\0{SECRET}"),
+        format!("h\u{7f}{SECRET}"),
+        format!("/run/{SECRET}@h"),
+        format!("/run/{SECRET}\n"),
+    ];
+    for text in misplaced {
+        let config = Config::new().host(text.as_str()).host(("db2", 1));
+        let error = config.check().expect_err("it is no host");
+        assert!(
+            error
+                .to_string()
+                .starts_with("option hosts cannot be `text that may hold a secret (not shown)`"),
+            "{error}"
+        );
+        let host = HostSpec::new(&text);
+        let with_port = host.clone().port(1);
+        let printed = format!("{} {config:?} {host} {host:?} {with_port}", error_text(&error));
+        assert!(!printed.contains(SECRET), "{printed}");
+
+        let encoded = percent_encode(text.as_bytes(), NON_ALPHANUMERIC);
+        for url in [
+            format!("postgresql://{encoded}/d"),
+            format!("postgresql://h/d?host={encoded}"),
+            format!("postgresql://h/d?host={text}"),
+        ] {
+            let error = url.parse::<Config>().expect_err("it is no host");
+            assert!(!error_text(&error).contains(SECRET), "{url} gives {error}");
+        }
+    }
+}
+
+#[test]
+fn a_socket_directory_may_have_slashes_and_spaces() {
+    let config = Config::new().user("app").host("/var/run/my server");
+    assert_eq!(
+        config.to_url().expect("valid"),
+        "postgresql://app@%2Fvar%2Frun%2Fmy%20server:5432/"
+    );
+}
+
+#[test]
+fn a_value_that_looks_like_a_connection_string_is_not_repeated() {
+    for name in [
+        "port",
+        "pool_size",
+        "load_balance",
+        "sslmode",
+        "topology_keys",
+        "connect_timeout",
+    ] {
+        for value in [format!("postgresql://{SECRET}"), format!("app:{SECRET}@h")] {
+            let error = Config::new()
+                .with_option(name, &value)
+                .expect_err("no such value");
+            assert!(!error_text(&error).contains(SECRET), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("text that may hold a secret (not shown)"),
+                "{error}"
+            );
+        }
+    }
 }

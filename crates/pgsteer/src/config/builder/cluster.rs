@@ -15,7 +15,7 @@ impl Config {
 
     /// The placements to prefer: text such as `gcp.us-east1.us-east1-b:1,gcp.us-east1.*:2` (cloud.region.zone, the zone
     /// possibly `*`, then `:preference` from 1 to 10, default 1), or [`TopologyKeys`](crate::config::TopologyKeys).
-    /// Names match in any case. Default none.
+    /// Names match in any case. Default none. No effect under [`LoadBalance::Off`].
     #[must_use]
     pub fn topology_keys(mut self, keys: impl Into<TopologySpec>) -> Self {
         self.topology_keys = keys.into();
@@ -23,7 +23,8 @@ impl Config {
     }
 
     /// Whether to fail rather than use a server outside every listed placement. Default off. No effect without
-    /// [`topology_keys`](Config::topology_keys) and under the two modes that prefer a node type.
+    /// [`topology_keys`](Config::topology_keys), under [`LoadBalance::Off`] and under the two modes that prefer a node
+    /// type.
     #[must_use]
     pub fn fallback_to_topology_keys_only(mut self, only: bool) -> Self {
         self.fallback_to_topology_keys_only = only;
@@ -48,7 +49,7 @@ impl Config {
 
     /// Doubles the delay of a host with each failure in a row, up to this many seconds. Must be at least
     /// [`failed_host_reconnect_delay_secs`](Config::failed_host_reconnect_delay_secs), which then must not be 0.
-    /// Default `None`: the delay is the same each time.
+    /// Default `None`: the delay is the same each time, as it is with a limit equal to the delay.
     #[must_use]
     pub fn failed_host_max_delay_secs(mut self, seconds: impl Into<Option<u64>>) -> Self {
         self.failed_host_max_delay_secs = seconds.into();

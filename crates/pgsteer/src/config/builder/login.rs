@@ -10,7 +10,9 @@ impl Config {
     ///
     /// A name, an address literal (IPv6 without brackets) or the absolute path of a Unix socket directory, or one of
     /// them with a port of its own: `("db1", 5433)`. The text is used as it is: not trimmed and not split at a colon.
-    /// It must not be empty. The order matters where nothing else decides.
+    /// It must not be empty or contain `@`, `://`, a control character or, unless it is a path, `/` or white space: that
+    /// would be a URL or a slip, and the error does not repeat it. An IPv6 scope id (`fe80::1%eth0`) is refused too. The
+    /// order matters where nothing else decides.
     #[must_use]
     pub fn host(mut self, host: impl Into<HostSpec>) -> Self {
         self.hosts.get_or_insert_default().push(host.into());

@@ -21,7 +21,7 @@ impl Config {
     }
 
     /// Closes connections that were idle this long, as long as more than [`min_idle`](Config::min_idle) are left.
-    /// Greater than 0. Default `None`: never.
+    /// Greater than 0. Default `None`: never. No effect while `min_idle` is `pool_size`, as it is by default.
     #[must_use]
     pub fn idle_timeout(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.idle_timeout = idle.into();
@@ -73,7 +73,7 @@ impl Config {
     }
 
     /// A connection given back while a query still runs on it is asked to cancel that query after this long.
-    /// Default 500 ms.
+    /// Default 500 ms. No effect unless it is less than [`return_timeout`](Config::return_timeout).
     #[must_use]
     pub fn return_cancel_after(mut self, busy: Duration) -> Self {
         self.return_cancel_after = busy;

@@ -58,7 +58,7 @@ impl FromStr for Config {
     /// Reads and judges a connection string, `postgresql://`, `postgres://` or `yugabytedb://`, by libpq's rules:
     ///
     /// * `scheme://user:password@host1:port1,host2:port2/database?option=value&…`, everything optional. A host without
-    ///   a port has the default port. IPv6 addresses stand in brackets, a socket directory is percent-encoded
+    ///   a port has the default port. IPv6 addresses stand in brackets (a scope id is refused), a socket directory is percent-encoded
     ///   (`%2Fvar%2Frun%2Fpostgresql`).
     /// * Everything may be percent-encoded, and what has a meaning must be: in a password `/` (`%2F`), `?` (`%3F`),
     ///   `@` (`%40`) and `%` (`%25`). A `+` is a plus.

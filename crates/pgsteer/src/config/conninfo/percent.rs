@@ -12,8 +12,6 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 /// What needs encoding in the value of an option.
 const IN_VALUE: &AsciiSet = &UNRESERVED.remove(b':').remove(b',').remove(b'*').remove(b'/');
-/// What needs encoding in an IPv6 address.
-const IN_BRACKETS: &AsciiSet = &UNRESERVED.remove(b':');
 
 /// The bytes meant; `None` if an encoding is broken.
 pub(super) fn decode(text: &str) -> Option<Cow<'_, [u8]>> {
@@ -47,9 +45,4 @@ pub(super) fn encode(text: &str) -> String {
 /// A text for the value of an option.
 pub(super) fn encode_value(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, IN_VALUE).to_string()
-}
-
-/// A text for between brackets.
-pub(super) fn encode_address(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, IN_BRACKETS).to_string()
 }

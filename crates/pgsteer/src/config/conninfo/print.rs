@@ -68,9 +68,8 @@ impl Config {
 }
 
 fn host(key: &HostKey) -> String {
-    let address = key.name().split('%').next().unwrap_or_default();
-    let name = if address.parse::<Ipv6Addr>().is_ok() {
-        format!("[{}]", percent::encode_address(key.name()))
+    let name = if key.name().parse::<Ipv6Addr>().is_ok() {
+        format!("[{}]", key.name())
     } else {
         percent::encode(key.name())
     };

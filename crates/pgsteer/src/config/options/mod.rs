@@ -7,7 +7,7 @@ mod nearest;
 mod read;
 mod table;
 
-use super::error::REDACTED;
+use super::error::{REDACTED, shown};
 use super::{Config, ConfigError, UnknownOption};
 
 pub(super) use table::OPTIONS;
@@ -68,12 +68,12 @@ impl OptionRule {
         Ok(())
     }
 
-    /// The error that says this value is none for the option. A secret is not repeated in it.
+    /// The error that says this value is none for the option. A secret, and what may hold one, is not repeated in it.
     pub(super) fn invalid(&self, value: &[u8]) -> ConfigError {
         let value = if self.is_secret() {
             REDACTED.to_owned()
         } else {
-            String::from_utf8_lossy(value).into_owned()
+            shown(&String::from_utf8_lossy(value)).to_owned()
         };
         ConfigError::InvalidOption {
             name: self.name,
@@ -123,7 +123,7 @@ pub(super) fn resolve<'a>(
             Some(rule) => rules.push(rule),
             None if spelled.starts_with("ssl") => tls = tls.or(Some(name)),
             None => unknown.push(UnknownOption {
-                name: name.to_owned(),
+                name: shown(name).to_owned(),
                 nearest: nearest::nearest(&spelled),
             }),
         }
@@ -146,7 +146,7 @@ pub(super) fn resolve<'a>(
 
 fn no_tls(name: &str) -> ConfigError {
     ConfigError::NotInThisVersion {
-        name: name.to_owned(),
+        name: shown(name).to_owned(),
         reason: NO_TLS,
     }
 }

@@ -21,7 +21,9 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
     OptionRule {
         name: "hosts",
         aliases: &["host"],
-        allowed: "one host or more, separated by commas, none of them empty, not UTF-8 or with a NUL character",
+        allowed: "one host or more, separated by commas: names, addresses, or paths of socket directories that begin \
+                  with /, in UTF-8; none of them may be empty, a URL, or have an @, a / in a name, white space or a \
+                  control character in it",
         set: Set::Text(|config, text| config.hosts = Some(text.split(',').map(HostSpec::new).collect())),
     },
     OptionRule {

@@ -1,0 +1,98 @@
+//! Options that are set but change nothing, because of how other options are set.
+//!
+//! Such a configuration is valid, so this is no part of the check: it is told once, where the configuration is put to
+//! use, and the person who wrote it decides. No sentence repeats a text of the configuration.
+
+use std::time::Duration;
+
+use super::{Config, LoadBalance};
+
+impl Config {
+    /// One sentence for each option that is not at its default and yet changes nothing, because of how other options
+    /// are set: `topology_keys` without load balancing, an `idle_timeout` for a pool of fixed size, and so on.
+    ///
+    /// [`Pool::start`](crate::Pool::start) and [`Cluster::start`](crate::Cluster::start) log each as a warning with the
+    /// target `pgsteer::config`. Empty if there is nothing to tell, and if the configuration is not valid, which
+    /// [`check`](Config::check) tells.
+    ///
+    /// ```
+    /// use pgsteer::config::Config;
+    ///
+    /// let told = Config::yugabyte().topology_keys("gcp.us-east1.*").without_effect();
+    /// assert!(told[0].starts_with("topology_keys has no effect"));
+    /// ```
+    pub fn without_effect(&self) -> Vec<String> {
+        let Ok(()) = self.judge() else {
+            return Vec::new();
+        };
+        let reasons = [
+            ("topology_keys", self.why_no_keys()),
+            ("fallback_to_topology_keys_only", self.why_no_fallback()),
+            ("failed_host_max_delay_secs", self.why_no_doubling()),
+            ("idle_timeout", self.why_none_idle()),
+            ("return_cancel_after", self.why_no_cancel()),
+        ];
+        reasons
+            .into_iter()
+            .filter_map(|(name, reason)| reason.map(|reason| format!("{name} has no effect: {reason}")))
+            .collect()
+    }
+
+    /// Logs what has no effect.
+    pub(crate) fn warn_without_effect(&self) {
+        for told in self.without_effect() {
+            tracing::warn!(target: "pgsteer::config", "{told}");
+        }
+    }
+
+    fn has_keys(&self) -> bool {
+        self.topology_keys.keys().is_ok_and(|keys| !keys.is_empty())
+    }
+
+    fn why_no_keys(&self) -> Option<&'static str> {
+        (self.has_keys() && !self.load_balance.discovers()).then_some(
+            "with load_balance=false the configured hosts are used in their order; set load_balance to another mode",
+        )
+    }
+
+    fn why_no_fallback(&self) -> Option<&'static str> {
+        let mode = self.load_balance;
+        if !self.fallback_to_topology_keys_only {
+            None
+        } else if !mode.discovers() {
+            Some("with load_balance=false the configured hosts are used in their order")
+        } else if matches!(mode, LoadBalance::PreferPrimary | LoadBalance::PreferReplica) {
+            Some(
+                "load_balance=prefer-primary and prefer-rr always fall back to the other servers; any, only-primary and \
+                 only-rr heed it",
+            )
+        } else if !self.has_keys() {
+            Some("there are no topology_keys to keep to")
+        } else {
+            None
+        }
+    }
+
+    fn why_no_doubling(&self) -> Option<&'static str> {
+        (self.failed_host_max_delay_secs == Some(self.failed_host_reconnect_delay_secs)).then_some(
+            "it is equal to failed_host_reconnect_delay_secs, so the delay never doubles; make it greater, or leave it out",
+        )
+    }
+
+    fn why_none_idle(&self) -> Option<&'static str> {
+        let floor = self.min_idle.unwrap_or(self.pool_size);
+        (self.idle_timeout.is_some() && floor == self.pool_size).then_some(
+            "min_idle is pool_size, which is its default, so no connection is closed for being idle; set min_idle to \
+             less",
+        )
+    }
+
+    fn why_no_cancel(&self) -> Option<&'static str> {
+        // Whoever wants busy connections closed at once says so with `return_timeout` alone.
+        let at_once = self.return_timeout == Duration::ZERO
+            && self.return_cancel_after == Config::of(self.family).return_cancel_after;
+        (self.return_cancel_after >= self.return_timeout && !at_once).then_some(
+            "it is not less than return_timeout, so a busy connection is closed before its query would be cancelled",
+        )
+    }
+}

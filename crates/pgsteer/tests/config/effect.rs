@@ -1,0 +1,109 @@
+//! Options that are set but change nothing are told.
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use pgsteer::config::{Config, LoadBalance};
+
+const KEYS: &str = "gcp.us-east1.*";
+
+/// The options told about, in their order.
+fn told(config: &Config) -> Vec<String> {
+    config.check().expect("the configuration is valid");
+    let sentences = config.without_effect();
+    let names = sentences.iter().map(|sentence| {
+        let (name, _) = sentence.split_once(" has no effect: ").expect("a reason");
+        name.to_owned()
+    });
+    names.collect()
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn an_option_that_changes_nothing_is_told() {
+    let config = Config::yugabyte;
+    let keys = || config().topology_keys(KEYS);
+    let rows: Vec<(Config, &[&str])> = vec![
+        (keys(), &["topology_keys"]),
+        (
+            keys().fallback_to_topology_keys_only(true),
+            &["topology_keys", "fallback_to_topology_keys_only"],
+        ),
+        (
+            config().fallback_to_topology_keys_only(true),
+            &["fallback_to_topology_keys_only"],
+        ),
+        (
+            config()
+                .load_balance(LoadBalance::Any)
+                .fallback_to_topology_keys_only(true),
+            &["fallback_to_topology_keys_only"],
+        ),
+        (
+            keys()
+                .load_balance(LoadBalance::PreferPrimary)
+                .fallback_to_topology_keys_only(true),
+            &["fallback_to_topology_keys_only"],
+        ),
+        (
+            keys()
+                .load_balance(LoadBalance::PreferReplica)
+                .fallback_to_topology_keys_only(true),
+            &["fallback_to_topology_keys_only"],
+        ),
+        (config().idle_timeout(millis(1)), &["idle_timeout"]),
+        (config().idle_timeout(millis(1)).min_idle(10), &["idle_timeout"]),
+        (
+            config().return_cancel_after(millis(5000)),
+            &["return_cancel_after"],
+        ),
+        (config().return_timeout(millis(500)), &["return_cancel_after"]),
+        (
+            config().return_timeout(millis(0)).return_cancel_after(millis(0)),
+            &["return_cancel_after"],
+        ),
+        (
+            config().failed_host_max_delay_secs(5),
+            &["failed_host_max_delay_secs"],
+        ),
+    ];
+    for (config, expected) in rows {
+        assert_eq!(told(&config), expected, "{config:?}");
+    }
+}
+
+#[test]
+fn an_option_that_has_an_effect_is_not_told() {
+    let config = Config::yugabyte;
+    let balanced = || {
+        config()
+            .load_balance(LoadBalance::OnlyReplica)
+            .topology_keys(KEYS)
+    };
+    let rows = [
+        Config::new(),
+        config(),
+        config().topology_keys(""),
+        balanced(),
+        balanced().fallback_to_topology_keys_only(true),
+        balanced().load_balance(LoadBalance::PreferReplica),
+        config().idle_timeout(millis(1)).min_idle(9),
+        config().return_cancel_after(millis(4999)),
+        // Busy connections are to be closed at once.
+        config().return_timeout(millis(0)),
+        config().failed_host_max_delay_secs(6),
+    ];
+    for config in rows {
+        assert!(told(&config).is_empty(), "{config:?}");
+    }
+}
+
+#[test]
+fn nothing_is_told_about_an_invalid_configuration() {
+    let config = Config::yugabyte().topology_keys(KEYS).pool_size(0);
+    assert!(config.check().is_err());
+    assert!(config.without_effect().is_empty());
+}
