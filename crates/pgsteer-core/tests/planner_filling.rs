@@ -24,12 +24,108 @@ fn nothing_is_opened_before_the_start() {
     let mut planner = pgsteer_core::pool::planner::Planner::new(options(2));
     planner.demand(&rig.view, rig.now);
     assert_eq!((planner.next_action(), planner.next_wake()), (None, None));
-    assert_eq!(rig.opened_for(), [0, 1]);
+    assert_eq!(rig.opened_for(), [0]);
+}
+
+fn with_looks_only_when_told(size: u32) -> PlannerOptions {
+    PlannerOptions {
+        rebalance_interval: 600 * SECOND,
+        max_lifetime: None,
+        ..options(size)
+    }
+}
+
+/// Until a login has succeeded the password may be wrong, and a crowd of refused logins locks accounts out.
+#[test]
+fn the_first_connection_is_opened_alone_and_all_others_as_soon_as_it_is_open() {
+    let mut rig = Rig::started(options(4));
+    assert_eq!(rig.opened_for(), [0]);
+    rig.view.waiting = 4;
+    rig.planner.demand(&rig.view, rig.now);
+    assert_eq!(rig.tick_after(499 * MS), [], "whatever happens meanwhile");
+    rig.open(0, "a", 0);
+    assert_eq!(rig.opened_for(), [1, 2, 3]);
+}
+
+/// How the first opener fails, and how long filling then rests, twice. One opener goes on, at its own pace.
+#[test]
+fn a_first_connection_that_fails_was_the_only_one_and_so_is_the_next() {
+    let table = [
+        (OpenFailure::Login, [SECOND, 2 * SECOND]),
+        (OpenFailure::Hosts, [SECOND, SECOND]),
+        (OpenFailure::Refused, [SECOND, SECOND]),
+    ];
+    for (why, rests) in table {
+        let mut rig = Rig::started(with_looks_only_when_told(4));
+        assert_eq!(rig.opened_for(), [0]);
+        for rest in rests {
+            assert_eq!(fail(&mut rig, 0, why), [], "{why:?}");
+            assert_eq!(rig.sleeps_for(), Some(rest), "{why:?}");
+            assert_eq!(rig.tick_after(rest).len(), 1, "{why:?}");
+        }
+        assert_eq!(rig.tick_after(10 * SECOND), [], "nobody joins it: {why:?}");
+        rig.open(0, "a", 0);
+        assert_eq!(rig.opened_for(), [1, 2, 3], "{why:?}");
+    }
+}
+
+#[test]
+fn a_first_connection_that_takes_longer_than_half_a_second_is_joined_by_the_others() {
+    let mut rig = Rig::started(with_looks_only_when_told(4));
+    assert_eq!(rig.opened_for(), [0]);
+    assert_eq!(rig.sleeps_for(), Some(500 * MS));
+    rig.tick_after(500 * MS);
+    assert_eq!(rig.planner.stats(&rig.view).opening, 4);
+    assert_eq!(
+        rig.sleeps_for(),
+        Some(599_500 * MS),
+        "once is enough: the look at the hosts is next"
+    );
+}
+
+/// An elastic pool without a floor opens nothing at its start: what counts is when the first opener begins.
+#[test]
+fn the_first_opener_has_its_half_second_whenever_it_begins() {
+    let mut rig = Rig::started(PlannerOptions {
+        min_idle: 0,
+        ..with_looks_only_when_told(4)
+    });
+    assert_eq!(rig.tick_after(10 * SECOND), []);
+    rig.view.waiting = 4;
+    rig.planner.demand(&rig.view, rig.now);
+    assert_eq!(rig.opened_for(), [0]);
+    assert_eq!(rig.sleeps_for(), Some(500 * MS));
+    assert_eq!(rig.tick_after(500 * MS).len(), 3);
+}
+
+/// Neither an opener that vanished nor a hook that failed gave a connection: the next one is alone as well.
+#[test]
+fn a_first_opener_without_an_outcome_is_followed_by_one_that_is_alone_too() {
+    let mut rig = Rig::started(options(4));
+    rig.actions();
+    rig.planner.open_vanished(0, &rig.view, rig.now).unwrap();
+    assert_eq!(rig.tick_after(SECOND).len(), 1);
+    rig.planner.hook_failed(0, host("a"), &rig.view, rig.now).unwrap();
+    assert_eq!(rig.opened_for(), [0]);
+    assert_eq!(rig.tick_after(499 * MS), []);
+    assert_eq!(rig.tick_after(MS).len(), 3);
+}
+
+#[test]
+fn a_running_pool_told_to_replace_everything_opens_all_at_once() {
+    let mut rig = Rig::full(options(4), &["a", "a", "a", "a"]);
+    rig.planner.retire_all(&rig.view, rig.now);
+    rig.actions();
+    for slot in 0..4 {
+        rig.set(slot, Owner::Keeper);
+        rig.planner.socket_closed(slot, &rig.view, rig.now).unwrap();
+    }
+    assert_eq!(rig.opened_for(), [0, 1, 2, 3]);
 }
 
 #[test]
 fn a_pool_opens_no_more_at_once_than_it_may_dial_and_goes_on_as_they_open() {
-    let mut rig = Rig::started(PlannerOptions {
+    let mut rig = Rig::opening(PlannerOptions {
         max_dials: 2,
         ..options(5)
     });
@@ -64,6 +160,7 @@ fn an_elastic_pool_keeps_its_floor_idle_and_opens_for_those_who_wait() {
         });
         rig.view.waiting = 8;
         rig.planner.demand(&rig.view, rig.now);
+        rig.let_others_join();
         for slot in 0..idle + leased {
             rig.open(slot, "a", 0);
             rig.set(slot, if slot < idle { Owner::Idle } else { Owner::Leased });
@@ -74,7 +171,9 @@ fn an_elastic_pool_keeps_its_floor_idle_and_opens_for_those_who_wait() {
         rig.actions();
         // when the rest is over
         rig.view.waiting = waiting;
-        let opens = rig.tick_after(SECOND).len();
+        let mut opens = rig.tick_after(SECOND).len();
+        // The first of all is alone at the beginning.
+        opens += rig.tick_after(500 * MS).len();
         assert_eq!(
             opens, opened,
             "floor {floor}, {idle} idle, {leased} leased, {waiting} waiting"
@@ -131,7 +230,7 @@ fn after_a_failed_open_nothing_is_opened_for_a_second_whatever_happens() {
 #[test]
 fn after_a_failed_open_one_opener_tries_until_it_succeeds_and_then_all_do() {
     for why in [OpenFailure::Hosts, OpenFailure::Refused] {
-        let mut rig = Rig::started(options(4));
+        let mut rig = Rig::opening(options(4));
         assert_eq!(rig.opened_for(), [0, 1, 2, 3]);
         for slot in 0..4 {
             fail(&mut rig, slot, why);
@@ -172,7 +271,7 @@ fn waiters_fail_only_if_nothing_can_come_or_the_login_was_refused() {
         (Other::Closing, OpenFailure::Hosts, true),
     ];
     for (other, why, fails) in table {
-        let mut rig = Rig::started(options(2));
+        let mut rig = Rig::opening(options(2));
         if other != Other::Opening && other != Other::Nothing {
             rig.open(1, "a", 0);
         }
@@ -214,7 +313,7 @@ fn an_opener_that_vanished_frees_its_slot_and_fails_nobody() {
 
 #[test]
 fn refused_logins_of_one_round_double_the_rest_only_once() {
-    let mut rig = Rig::started(options(3));
+    let mut rig = Rig::opening(options(3));
     rig.actions();
     for slot in 0..3 {
         fail(&mut rig, slot, OpenFailure::Login);
@@ -237,7 +336,7 @@ fn refused_logins_of_one_round_double_the_rest_only_once() {
 
 #[test]
 fn a_hook_failure_is_replaced_at_once_elsewhere_though_filling_rests() {
-    let mut rig = Rig::started(options(2));
+    let mut rig = Rig::opening(options(2));
     rig.actions();
     fail(&mut rig, 0, OpenFailure::Hosts);
     rig.view.waiting = 1;
@@ -256,7 +355,7 @@ fn a_hook_failure_is_replaced_at_once_elsewhere_though_filling_rests() {
 
 #[test]
 fn a_host_is_kept_off_until_its_time_is_over_or_its_hook_passes() {
-    let mut rig = Rig::started(PlannerOptions {
+    let mut rig = Rig::opening(PlannerOptions {
         hook_keep_off: 3 * SECOND,
         ..options(3)
     });
@@ -443,7 +542,7 @@ fn events_that_make_no_sense_are_ignored_and_told() {
     for (name, event, sensible) in events {
         for slot in 0..6 {
             // given one slot in each state: empty, opening, live, settling, closing, and one that does not exist
-            let mut rig = Rig::started(options(5));
+            let mut rig = Rig::opening(options(5));
             for live in 2..5 {
                 rig.open(live, "a", 0);
             }
@@ -472,7 +571,7 @@ fn events_that_make_no_sense_are_ignored_and_told() {
 
 #[test]
 fn the_numbers_add_up_in_every_state() {
-    let mut rig = Rig::started(options(6));
+    let mut rig = Rig::opening(options(6));
     for slot in 1..6 {
         rig.open(slot, if slot % 2 == 0 { "a" } else { "b" }, 0);
     }

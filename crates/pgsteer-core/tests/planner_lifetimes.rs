@@ -186,6 +186,7 @@ fn idle_connections_above_the_floor_are_closed_when_unused_for_long_enough() {
         let mut elastic = Rig::started(options);
         elastic.view.waiting = 4;
         elastic.planner.demand(&elastic.view, elastic.now);
+        elastic.let_others_join();
         elastic.view.waiting = 0;
         for slot in 0..4 {
             elastic.open(slot, "a", 0);

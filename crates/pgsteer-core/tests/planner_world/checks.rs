@@ -64,6 +64,17 @@ impl World {
                         "a second opener while logins are refused"
                     );
                 }
+                if self.openers.is_empty() {
+                    // A hook that failed leaves its opener at work.
+                    let since = self.alone_since.filter(|_| self.replaces_at_once);
+                    self.alone_since = since.or(Some(self.now));
+                } else {
+                    let joins = self.alone_since.is_some_and(|since| self.now >= since + 500 * MS);
+                    assert!(
+                        self.experienced || joins,
+                        "a second opener before the first came to anything"
+                    );
+                }
                 let excused = self.last_young_death.is_some_and(|at| self.now < at + 2 * SECOND);
                 if !std::mem::take(&mut self.replaces_at_once) {
                     let rests = self.resting_until.take().is_some_and(|until| self.now < until);

@@ -184,6 +184,9 @@ pub struct World {
     resting_until: Option<Instant>,
     replaces_at_once: bool,
     last_young_death: Option<Instant>,
+    /// Whether any open has come to anything yet, and since when its first opener is at work.
+    experienced: bool,
+    alone_since: Option<Instant>,
 }
 
 impl World {
@@ -235,6 +238,8 @@ impl World {
             resting_until: None,
             replaces_at_once: false,
             last_young_death: None,
+            experienced: false,
+            alone_since: None,
         }
     }
 
@@ -523,6 +528,7 @@ impl World {
                 .unwrap();
             self.shorten_rest();
             if avoid.contains(&key) {
+                self.experienced = true;
                 self.begin_rest();
             } else {
                 self.replaces_at_once = true;
@@ -531,6 +537,7 @@ impl World {
             self.replaces_at_once = false;
             return;
         }
+        self.experienced = true;
         self.next_id += 1;
         let tenant = Tenant {
             id: self.next_id,
@@ -559,6 +566,7 @@ impl World {
             NoHost::NoServer => OpenFailure::Hosts,
             NoHost::NoNode(_) => OpenFailure::Refused,
         };
+        self.experienced = true;
         self.refusal_just_reported = why == OpenFailure::Login;
         self.planner.open_failed(slot, why, &self.view, self.now).unwrap();
         self.begin_rest();

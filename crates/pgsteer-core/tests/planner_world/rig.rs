@@ -6,7 +6,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, HostFailure, Snapshot};
 use pgsteer_core::pool::planner::{Action, Oddity, Planner, PlannerOptions, ReturnReason};
 
-use super::{Owner, Place, Places, host};
+use super::{MS, Owner, Place, Places, host};
 
 pub struct Rig {
     pub planner: Planner,
@@ -33,6 +33,20 @@ impl Rig {
         };
         rig.planner.start(&rig.view, rig.now);
         rig
+    }
+
+    /// A planner that has begun and whose first opener takes so long that the others are at work beside it, with all
+    /// these actions still to be taken.
+    pub fn opening(options: PlannerOptions) -> Self {
+        let mut rig = Rig::started(options);
+        rig.let_others_join();
+        rig
+    }
+
+    /// Waits until the first opener is no longer alone.
+    pub fn let_others_join(&mut self) {
+        self.now += 500 * MS;
+        self.planner.tick(None, &self.view, self.now);
     }
 
     /// A planner with an idle connection in every slot, to the hosts in order.

@@ -21,13 +21,29 @@ async fn six_connections_are_two_on_each_of_three_servers() {
 async fn opening_waits_for_the_first_discovery_and_uses_no_seed() {
     let sim = behind_lb();
     sim.server("lb")
-        .script(Script::on("yb_servers", Effect::Delay(millis(500))));
+        .script(Script::on("yb_servers", Effect::Delay(millis(600))));
     let pool = start(&sim, config(&["lb"]).pool_size(3));
+    let opening = || (pool.status().opening, pool.status().idle);
     pass(millis(1)).await;
-    let status = pool.status();
-    assert_eq!((status.opening, status.idle), (3, 0));
+    assert_eq!(opening(), (1, 0), "the first is alone");
+    pass(millis(501)).await;
+    assert_eq!(opening(), (3, 0), "but not for long");
     pool.ready(3, seconds(2)).await.unwrap();
     assert_eq!(placed(&pool.status()), "a:1 b:1 c:1");
+    assert_eq!(attempts(&sim, "lb"), 1, "discovery's own");
+}
+
+/// A host that answers nothing would hold the first connection up for as long as a connection may take to open.
+#[tokio::test(start_paused = true)]
+async fn a_first_host_that_is_frozen_delays_the_start_by_half_a_second_at_most() {
+    let sim = three().build();
+    for frozen in ["a", "c"] {
+        sim.server(frozen).freeze();
+    }
+    let pool = start(&sim, config(&["b"]).pool_size(3));
+    let (conn, took) = timed(pool.get()).await;
+    assert_eq!(whoami(&conn.unwrap()).await.0, "b");
+    assert!((millis(500)..=millis(510)).contains(&took), "{took:?}");
 }
 
 /// Covers: E-243

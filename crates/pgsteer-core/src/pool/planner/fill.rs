@@ -2,17 +2,21 @@
 //!
 //! At most `max_dials` are opened at once, and after a failure none until the refill timer has run out, save for the
 //! replacement after a hook failure. A failed open has tried every host there is, so until one succeeds a single opener
-//! goes on trying: servers that come back are not met by a crowd. While logins are refused its rest doubles, so that
-//! a wrong password locks no account out.
+//! goes on trying: servers that come back are not met by a crowd. While logins are refused its rest doubles, and the
+//! very first opener is alone too, for a while at least, so that a wrong password locks no account out.
 
 use std::time::{Duration, Instant};
 
 use super::slots::{Connection, Slot};
-use super::{Action, CloseReason, Oddity, OpenFailure, Planner, PoolView, Stage};
+use super::{Action, CloseReason, Experience, Oddity, OpenFailure, Planner, PoolView, Stage};
 use crate::host::HostKey;
 
+/// How long the first opener is alone. If it has neither succeeded nor failed by then, a host or discovery is slow, and
+/// the start must not take as long as that.
+const START_ALONE: Duration = Duration::from_millis(500);
+
 impl Planner {
-    /// Event: the pool begins. Fills it. The first look at where the connections are comes one interval later.
+    /// Event: the pool begins. Fills it, a single connection first. The first look at where the connections are comes one interval later.
     pub fn start(&mut self, view: &dyn PoolView, now: Instant) {
         if self.stage == Stage::New {
             self.stage = Stage::Running;
@@ -46,7 +50,7 @@ impl Planner {
             return self.odd(slot, "opened");
         };
         self.login_accepted(now);
-        self.nothing_opens = false;
+        self.learn(Experience::Works);
         self.kept_off.remove(&host);
         let connection = Connection::new(
             host,
@@ -88,7 +92,7 @@ impl Planner {
         if self.stage == Stage::Down {
             return Ok(());
         }
-        self.nothing_opens = true;
+        self.learn(Experience::Fails);
         if why == OpenFailure::Login {
             // Those that fail while the timer is armed were dialled in the same round: one round doubles once.
             let next = match self.login_delay {
@@ -154,18 +158,29 @@ impl Planner {
         if self.stage != Stage::Running || self.refill_at.is_some() {
             return;
         }
-        let dials = if self.nothing_opens {
-            1
-        } else {
-            self.options.max_dials as usize
+        let opening = self.table.opening();
+        let alone = match self.experience {
+            Experience::None => opening == 0 || self.alone_until.is_some_and(|until| now < until),
+            Experience::Works => false,
+            Experience::Fails => true,
         };
-        let room = dials.saturating_sub(self.table.opening());
+        let dials = if alone { 1 } else { self.options.max_dials as usize };
+        let room = dials.saturating_sub(opening);
         for _ in 0..self.missing(view).min(room) {
             let Some(slot) = self.table.lowest_empty() else {
                 break;
             };
+            if self.experience == Experience::None && opening == 0 {
+                self.alone_until = now.checked_add(START_ALONE);
+            }
             self.open(slot, now);
         }
+    }
+
+    /// An open has ended: the first opener need not be waited for any longer.
+    fn learn(&mut self, experience: Experience) {
+        self.experience = experience;
+        self.alone_until = None;
     }
 
     /// How many connections there are too few. What is settling is expected back, so nothing is opened in its stead.

@@ -30,6 +30,7 @@ impl Planner {
     pub fn shutdown(&mut self, view: &dyn PoolView, now: Instant) {
         self.stage = Stage::Down;
         self.refill_at = None;
+        self.alone_until = None;
         self.rebalance_at = None;
         self.order_out(CloseReason::Shutdown, |_| true, view, now);
     }

@@ -37,6 +37,17 @@ enum Stage {
     Down,
 }
 
+/// What opening a connection has come to so far. A hook that fails says nothing: no connection came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Experience {
+    /// None has been opened, and none has failed: whether the login is right is not known.
+    None,
+    /// The last open that ended gave a connection.
+    Works,
+    /// The last open that ended had tried every host in vain.
+    Fails,
+}
+
 /// What every slot of one pool is doing, and what is to be done about it.
 ///
 /// After every event, take all actions with [`Planner::next_action`] and carry them out; then sleep until
@@ -52,8 +63,9 @@ pub struct Planner {
     actions: VecDeque<Action>,
     /// Filling rests until then.
     refill_at: Option<Instant>,
-    /// The last open that ended had tried every host in vain.
-    nothing_opens: bool,
+    experience: Experience,
+    /// While nothing is known: the others join the first opener then.
+    alone_until: Option<Instant>,
     /// Logins are refused: the present rest between two attempts.
     login_delay: Option<Duration>,
     /// Hosts whose hook failed, and when.
@@ -88,7 +100,8 @@ impl Planner {
             stage: Stage::New,
             actions: VecDeque::new(),
             refill_at: None,
-            nothing_opens: false,
+            experience: Experience::None,
+            alone_until: None,
             login_delay: None,
             kept_off: BTreeMap::new(),
             young_deaths: None,
@@ -117,6 +130,7 @@ impl Planner {
         }
         for exact in [
             self.refill_at,
+            self.alone_until,
             self.rebalance_at,
             self.sweep_at,
             self.deadline_wake,
@@ -158,6 +172,9 @@ impl Planner {
         }
         if self.refill_at.is_some_and(|at| at <= now) {
             self.refill_at = None;
+        }
+        if self.alone_until.is_some_and(|at| at <= now) {
+            self.alone_until = None;
         }
         self.enforce_deadlines(view, now);
         if self.stage == Stage::Running {

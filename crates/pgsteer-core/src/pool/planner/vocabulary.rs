@@ -25,7 +25,7 @@ pub struct PlannerOptions {
     pub rebalance_interval: Duration,
     /// The most connections one such look closes or marks for moving them to another host. At least 1.
     pub rebalance_batch: u32,
-    /// The most connections being opened at once. At least 1.
+    /// The most connections being opened at once. At least 1. The first one is opened alone, for half a second at most.
     pub max_dials: u32,
     /// How long filling rests after an open has failed.
     pub refill_delay: Duration,
