@@ -142,6 +142,24 @@ fn a_connection_that_cannot_be_rolled_back_is_closed_and_its_slot_is_taken_until
 }
 
 #[test]
+fn a_connection_that_cannot_be_made_clean_is_cut_when_its_time_since_the_return_is_over() {
+    let mut rig = leased();
+    rig.returned(0, ReturnReason::Dirty).unwrap();
+    rig.actions();
+    assert_eq!(rig.tick_after(3 * SECOND), []);
+    rig.planner.cleaned(0, false, &rig.view, rig.now).unwrap();
+    assert_eq!(rig.actions(), [close(CloseReason::Unclean)]);
+    assert_eq!(rig.sleeps_for(), Some(2 * SECOND));
+    assert_eq!(
+        rig.tick_after(2 * SECOND),
+        [Action::Abort {
+            slot: 0,
+            claim: false
+        }]
+    );
+}
+
+#[test]
 fn a_rollback_without_an_answer_is_cut_at_its_deadline() {
     let mut rig = leased();
     rig.returned(0, ReturnReason::Dirty).unwrap();

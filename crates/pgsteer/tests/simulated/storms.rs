@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use pgsteer::config::LoadBalance;
 use pgsteer::world::{BoxFuture, Dial, Draw, Endpoint, Resolve, Socket, SocketOptions, World};
@@ -140,7 +139,6 @@ async fn ten_thousand_connections_open_with_no_more_dials_at_once_than_allowed_a
         .max_dials(32)
         .rebalance_interval(seconds(30))
         .max_lifetime(seconds(24 * 3600));
-    let real = std::time::Instant::now();
     let pool = start(&sim, config);
     pool.ready(10_000, seconds(600)).await.unwrap();
     let mut in_flight = 0i64;
@@ -169,11 +167,6 @@ async fn ten_thousand_connections_open_with_no_more_dials_at_once_than_allowed_a
     assert_eq!((closed.still_out, sim.live()), (0, 0));
     drop(pool);
     until("no task is left", || tasks() == before).await;
-    let took = real.elapsed();
-    assert!(
-        took < Duration::from_secs(60),
-        "not in proportion to its size: {took:?}"
-    );
 }
 
 /// A world whose dials panic.

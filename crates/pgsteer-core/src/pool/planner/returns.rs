@@ -89,8 +89,10 @@ impl Planner {
     ///
     /// [`Oddity`] if the slot was neither settling nor closing.
     pub fn cleaned(&mut self, slot: u32, ok: bool, view: &dyn PoolView, now: Instant) -> Result<(), Oddity> {
-        let connection = match self.table.get(slot) {
-            Some(Slot::Settling { connection, .. }) => connection.clone(),
+        let (connection, deadline) = match self.table.get(slot) {
+            Some(Slot::Settling {
+                connection, cut_at, ..
+            }) => (connection.clone(), *cut_at),
             Some(Slot::Closing { .. }) => return Ok(()),
             _ => return self.odd(slot, "cleaned"),
         };
@@ -100,7 +102,8 @@ impl Planner {
             Some(CloseReason::Unclean)
         };
         match reason {
-            Some(reason) => self.close_owned(slot, connection, reason, now),
+            // The deadline since its return goes on: what could not be made clean has no claim to another.
+            Some(why) => self.begin_close(slot, connection, why, false, Some(deadline)),
             None => self.release(slot, connection),
         }
         self.fill(view, now);
@@ -302,7 +305,8 @@ impl Planner {
 
     /// Closes a connection whose slot the keeper owns.
     pub(super) fn close_owned(&mut self, slot: u32, connection: Connection, why: CloseReason, now: Instant) {
-        self.begin_close(slot, connection, why, false, now);
+        let cut_at = now.checked_add(self.options.return_timeout);
+        self.begin_close(slot, connection, why, false, cut_at);
     }
 
     /// Closes a connection that was idle just now, if the keeper can still get hold of it.
@@ -314,7 +318,8 @@ impl Planner {
         );
         if let Some(Slot::Live { connection, .. }) = self.table.get(slot) {
             let connection = connection.clone();
-            self.begin_close(slot, connection, why, true, now);
+            let cut_at = now.checked_add(self.options.return_timeout);
+            self.begin_close(slot, connection, why, true, cut_at);
         }
     }
 
@@ -324,9 +329,8 @@ impl Planner {
         connection: Connection,
         why: CloseReason,
         claim: bool,
-        now: Instant,
+        cut_at: Option<Instant>,
     ) {
-        let cut_at = now.checked_add(self.options.return_timeout);
         self.table.set(
             slot,
             Slot::Closing {

@@ -65,7 +65,8 @@ impl Config {
         self
     }
 
-    /// Connections being opened at the same time at most, at least 1. Default 32.
+    /// Connections being opened at the same time at most, at least 1. Default 32. The very first is opened alone, for half
+    /// a second at most, so that a wrong password costs one login and not this many.
     #[must_use]
     pub fn max_dials(mut self, dials: u32) -> Self {
         self.max_dials = dials;
