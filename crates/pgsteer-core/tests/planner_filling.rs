@@ -312,15 +312,6 @@ fn an_opener_that_vanished_frees_its_slot_and_fails_nobody() {
 }
 
 #[test]
-fn a_caller_that_comes_while_refused_logins_rest_is_failed_at_once() {
-    let mut rig = Rig::started(options(2));
-    fail(&mut rig, 0, OpenFailure::Login);
-    rig.view.waiting = 1;
-    rig.planner.demand(&rig.view, rig.now);
-    assert_eq!(rig.actions(), [Action::FailWaiters]);
-}
-
-#[test]
 fn refused_logins_of_one_round_double_the_rest_only_once() {
     let mut rig = Rig::opening(options(3));
     rig.actions();

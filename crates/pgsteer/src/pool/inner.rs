@@ -100,7 +100,8 @@ pub(super) struct Inner {
     pub(super) nudge: Arc<Notify>,
     /// Whether a waiting caller may make the pool grow.
     pub(super) elastic: bool,
-    /// Whether logins are refused at present: the planner then hears of every caller who has to wait.
+    /// Whether the last search was refused the login everywhere and no connection is open: whoever comes now is told
+    /// so at once, since the next attempt may be half a minute away.
     pub(super) login_refused: AtomicBool,
     /// How many connections are open: idle, leased or settling.
     pub(super) live: watch::Sender<u32>,

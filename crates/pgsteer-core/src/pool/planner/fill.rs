@@ -26,12 +26,8 @@ impl Planner {
         }
     }
 
-    /// Event: a caller began to wait. The pool may grow; or, while logins are refused and nothing can come, the caller
-    /// is told why at once, since the next attempt may be half a minute away.
+    /// Event: a caller began to wait. The pool may grow.
     pub fn demand(&mut self, view: &dyn PoolView, now: Instant) {
-        if self.login_back_off().is_some() && self.nothing_can_come() && view.waiting() > 0 {
-            self.actions.push_back(Action::FailWaiters);
-        }
         self.fill(view, now);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use pgsteer_core::pool::Lease;
-use pgsteer_core::pool::planner::{ReturnReason, SlotState};
+use pgsteer_core::pool::planner::{OpenFailure, ReturnReason, SlotState};
 
 use super::Keeper;
 use crate::cluster::SearchError;
@@ -75,8 +75,8 @@ impl Keeper {
         self.live += 1;
         Counters::add(&self.pool.counters.opened);
         *self.pool.last_failure() = None;
+        self.pool.login_refused.store(false, Ordering::Relaxed);
         self.report(|planner, pool, now| planner.opened(slot, host, jitter, pool, now));
-        self.note_login();
         self.pool.live.send_replace(self.live);
     }
 
@@ -87,15 +87,11 @@ impl Keeper {
         self.kept(slot).opener = None;
         Counters::add(&self.pool.counters.open_failures);
         let failure = opener::open_failure(&error);
+        self.pool
+            .login_refused
+            .store(failure == OpenFailure::Login && self.live == 0, Ordering::Relaxed);
         *self.pool.last_failure() = Some((now(), Error::from(error)));
         self.report(|planner, pool, now| planner.open_failed(slot, failure, pool, now));
-        self.note_login();
-    }
-
-    /// Lets waiting callers know whether the planner is to hear of them because of refused logins.
-    fn note_login(&self) {
-        let refused = self.pool.planner().login_back_off().is_some();
-        self.pool.login_refused.store(refused, Ordering::Relaxed);
     }
 
     /// A slot has come to the keeper with its connection.

@@ -7,6 +7,7 @@ mod events;
 mod kept;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pgsteer_core::pool::Lease;
@@ -101,8 +102,17 @@ impl Keeper {
     /// A waiter has come whose deadline is earlier than any known, or that may make the pool grow.
     fn nudged(&mut self) {
         self.expiry = self.pool.slots.expire(now());
-        if self.pool.slots.waiting() > 0 {
+        self.tell_refused_login();
+        if self.pool.elastic && self.pool.slots.waiting() > 0 {
             self.plan(|planner, pool, now| planner.demand(pool, now));
+        }
+    }
+
+    /// While every login is refused and no attempt is under way, nothing comes for a long time: callers are told why.
+    fn tell_refused_login(&mut self) {
+        let refused = self.pool.login_refused.load(Ordering::Relaxed);
+        if refused && self.live == 0 && !self.slots.iter().any(|kept| kept.opener.is_some()) {
+            self.fail_waiters();
         }
     }
 
