@@ -3,17 +3,20 @@
 //! A host is the pair of host text and port, compared exactly. Two spellings of one machine are two hosts.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::topology::Placement;
 
-/// The pair (host text, port) that every table is keyed by. Compared exactly and case-sensitively; cheap to clone.
+/// The pair (host text, port), with the address it is dialled at if one was given, that every table is keyed by. Compared
+/// exactly and case-sensitively; cheap to clone.
 ///
 /// The text is a name, an IP address literal without brackets, or the absolute path of a socket directory.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostKey {
     name: Arc<str>,
     port: u16,
+    address: Option<IpAddr>,
 }
 
 impl HostKey {
@@ -22,7 +25,23 @@ impl HostKey {
         HostKey {
             name: name.into(),
             port,
+            address: None,
         }
+    }
+
+    /// The same host, to be dialled at this address without asking for its name's. The name is then what a certificate
+    /// is checked for.
+    #[must_use]
+    pub fn at(self, address: IpAddr) -> Self {
+        HostKey {
+            address: Some(address),
+            ..self
+        }
+    }
+
+    /// The address it is dialled at, where one was given (`hostaddr`).
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 
     /// The host text as given: a name, an address literal or a socket directory.
@@ -42,13 +61,17 @@ impl HostKey {
 }
 
 impl fmt::Display for HostKey {
-    /// `name:port`, with IPv6 literals in brackets.
+    /// `name:port`, with IPv6 literals in brackets, and an address given besides the name in parentheses: `db(10.0.0.1):5432`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.contains(':') && !self.is_unix_socket() {
-            write!(f, "[{}]:{}", self.name, self.port)
+            write!(f, "[{}]", self.name)?;
         } else {
-            write!(f, "{}:{}", self.name, self.port)
+            f.write_str(&self.name)?;
         }
+        if let Some(address) = self.address {
+            write!(f, "({address})")?;
+        }
+        write!(f, ":{}", self.port)
     }
 }
 

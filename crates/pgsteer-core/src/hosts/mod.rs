@@ -11,10 +11,12 @@ mod log_runs;
 mod mode;
 mod picker;
 mod refresh;
+mod role;
 mod snapshot;
 
 pub use address::{AddressChoice, Addresses, Column, DiscoveredRow, Reason, choose, key_of};
 pub use cluster::{ClusterOptions, ClusterState};
 pub use events::{Action, DiscoveryOutcome, LogEvent, LogLevel, NoHost};
 pub use mode::{LoadBalance, Refused};
+pub use role::{Fit, HostOrder, Role, TargetSessionAttrs};
 pub use snapshot::{DiscoveryReport, FailureKind, HostFailure, Snapshot};

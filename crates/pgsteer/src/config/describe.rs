@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::duration;
 use super::error::REDACTED;
-use super::{Config, ConfigError, Settings, TargetSessionAttrs};
+use super::{Config, ConfigError, Settings};
 
 /// Every option of a configuration with the value it has, defaults included and secrets left out.
 ///
@@ -58,8 +58,12 @@ impl Description {
             application_name,
             options,
             target_session_attrs,
+            role_ttl: _,
+            load_balance_hosts: _,
+            tls: _,
             statement_timeout,
             connect_timeout,
+            connect_race_delay: _,
             keepalives,
             tcp_user_timeout,
             load_balance,
@@ -68,6 +72,7 @@ impl Description {
             refresh_interval,
             failed_host_delay,
             failed_host_max_delay,
+            drain_stale_addresses: _,
             pool_size,
             min_idle,
             idle_timeout,
@@ -86,10 +91,6 @@ impl Description {
             .iter()
             .map(|key| (key.name().to_owned(), key.port()))
             .collect();
-        let wanted_session = match target_session_attrs {
-            TargetSessionAttrs::Any => "any",
-            TargetSessionAttrs::ReadWrite => "read-write",
-        };
         let probes = keepalives.as_ref();
         let entries = vec![
             ("hosts", Value::Hosts(hosts)),
@@ -108,7 +109,7 @@ impl Description {
                 "options",
                 options.as_ref().map_or(Value::Unset, |options| text(options)),
             ),
-            ("target_session_attrs", text(wanted_session)),
+            ("target_session_attrs", text(&target_session_attrs.to_string())),
             ("statement_timeout", time_or_none(*statement_timeout)),
             ("connect_timeout", time(*connect_timeout)),
             ("keepalives", Value::Flag(probes.is_some())),

@@ -17,6 +17,7 @@ mod password;
 #[cfg(feature = "serde")]
 mod serialized;
 mod settings;
+mod tls;
 mod topology;
 
 #[cfg(test)]
@@ -28,13 +29,15 @@ pub use describe::{Description, Value};
 pub use error::{ConfigError, UnknownOption};
 pub use hosts::HostSpec;
 pub use password::{PasswordError, PasswordSource};
-pub use pgsteer_core::hosts::LoadBalance;
+pub use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
 pub use pgsteer_core::topology::TopologyKeys;
-pub use settings::{Keepalives, TargetSessionAttrs};
+pub use settings::Keepalives;
+pub use tls::{ChannelBinding, Pem, RootCerts, SslMode, SslNegotiation};
 pub use topology::TopologySpec;
 
 pub(crate) use password::Password;
 pub(crate) use settings::Settings;
+pub(crate) use tls::Tls;
 
 /// Whose defaults apply for port, user and database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,8 +77,12 @@ pub struct Config {
     application_name: String,
     options: Option<String>,
     target_session_attrs: TargetSessionAttrs,
+    role_ttl: Duration,
+    load_balance_hosts: HostOrder,
+    tls: Tls,
     statement_timeout: Option<Duration>,
     connect_timeout: Duration,
+    connect_race_delay: Option<Duration>,
     keepalives: bool,
     keepalives_idle: Duration,
     keepalives_interval: Duration,
@@ -87,6 +94,7 @@ pub struct Config {
     yb_servers_refresh_interval: Duration,
     failed_host_reconnect_delay_secs: u64,
     failed_host_max_delay_secs: Option<u64>,
+    drain_stale_addresses: bool,
     pool_size: u32,
     min_idle: Option<u32>,
     idle_timeout: Option<Duration>,
@@ -140,8 +148,12 @@ impl Config {
             application_name: "pgsteer".to_owned(),
             options: None,
             target_session_attrs: TargetSessionAttrs::Any,
+            role_ttl: Duration::from_secs(10),
+            load_balance_hosts: HostOrder::Listed,
+            tls: Tls::default(),
             statement_timeout: None,
             connect_timeout: Duration::from_secs(10),
+            connect_race_delay: None,
             keepalives: true,
             keepalives_idle: Duration::from_secs(30),
             keepalives_interval: Duration::from_secs(10),
@@ -153,6 +165,7 @@ impl Config {
             yb_servers_refresh_interval: Duration::from_secs(300),
             failed_host_reconnect_delay_secs: 5,
             failed_host_max_delay_secs: None,
+            drain_stale_addresses: true,
             pool_size: 10,
             min_idle: None,
             idle_timeout: None,

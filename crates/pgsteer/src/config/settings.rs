@@ -6,21 +6,11 @@
 use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::LoadBalance;
+use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
 use pgsteer_core::topology::TopologyKeys;
 
 use super::password::Password;
-
-/// Which session a connection must offer to be kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TargetSessionAttrs {
-    /// Any server will do; nothing is asked.
-    #[default]
-    Any,
-    /// The server must not be in recovery (`pg_is_in_recovery()` is asked on every new connection).
-    ReadWrite,
-}
+use super::tls::Tls;
 
 /// TCP keepalive settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +25,7 @@ pub struct Keepalives {
 
 /// A whole configuration, checked.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "options of roles and TLS have their place before their use")]
 pub(crate) struct Settings {
     // whom to connect to, and as whom
     pub(crate) hosts: Vec<HostKey>,
@@ -45,11 +36,18 @@ pub(crate) struct Settings {
     /// `options` of the startup message (`-c name=value …`).
     pub(crate) options: Option<String>,
     pub(crate) target_session_attrs: TargetSessionAttrs,
+    /// How long a host's role, once asked, orders it among others. Default 10 s.
+    pub(crate) role_ttl: Duration,
+    /// The order of the configured hosts where nothing else decides.
+    pub(crate) load_balance_hosts: HostOrder,
     pub(crate) statement_timeout: Option<Duration>,
 
     // one connection attempt, and the socket under it
     /// One deadline over resolving, TCP, startup, authentication and session setup of one host.
     pub(crate) connect_timeout: Duration,
+    /// After this without an answer the next host is dialled beside the first. `None`: never. Default never.
+    pub(crate) connect_race_delay: Option<Duration>,
+    pub(crate) tls: Tls,
     pub(crate) keepalives: Option<Keepalives>,
     pub(crate) tcp_user_timeout: Option<Duration>,
 
@@ -61,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) refresh_interval: Duration,
     pub(crate) failed_host_delay: Duration,
     pub(crate) failed_host_max_delay: Option<Duration>,
+    /// Whether connections to an address that a configured name no longer has are moved away. Default on.
+    pub(crate) drain_stale_addresses: bool,
 
     // the pool
     pub(crate) pool_size: u32,

@@ -51,11 +51,9 @@ pub(super) fn load_balance(text: &str) -> Option<LoadBalance> {
 }
 
 pub(super) fn target_session_attrs(text: &str) -> Option<TargetSessionAttrs> {
-    match text {
-        "any" => Some(TargetSessionAttrs::Any),
-        "read-write" => Some(TargetSessionAttrs::ReadWrite),
-        _ => None,
-    }
+    TargetSessionAttrs::parse_text(text).filter(|target| {
+        matches!(target, TargetSessionAttrs::Any | TargetSessionAttrs::ReadWrite)
+    })
 }
 
 pub(super) fn topology_keys(text: &str) -> Result<TopologySpec, Refused> {
