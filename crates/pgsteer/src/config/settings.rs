@@ -25,7 +25,10 @@ pub struct Keepalives {
 
 /// A whole configuration, checked.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "options of roles and TLS have their place before their use")]
+#[allow(
+    dead_code,
+    reason = "options of roles and TLS have their place before their use"
+)]
 pub(crate) struct Settings {
     // whom to connect to, and as whom
     pub(crate) hosts: Vec<HostKey>,

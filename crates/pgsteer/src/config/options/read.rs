@@ -51,9 +51,8 @@ pub(super) fn load_balance(text: &str) -> Option<LoadBalance> {
 }
 
 pub(super) fn target_session_attrs(text: &str) -> Option<TargetSessionAttrs> {
-    TargetSessionAttrs::parse_text(text).filter(|target| {
-        matches!(target, TargetSessionAttrs::Any | TargetSessionAttrs::ReadWrite)
-    })
+    TargetSessionAttrs::parse_text(text)
+        .filter(|target| matches!(target, TargetSessionAttrs::Any | TargetSessionAttrs::ReadWrite))
 }
 
 pub(super) fn topology_keys(text: &str) -> Result<TopologySpec, Refused> {
