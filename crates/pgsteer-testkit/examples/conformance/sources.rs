@@ -143,10 +143,16 @@ fn covered_cases(attribute: TokenStream) -> Vec<String> {
         return Vec::new();
     };
     let words = cases.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
-    words
-        .filter(|word| word.starts_with("E-"))
-        .map(str::to_owned)
-        .collect()
+    words.filter(|word| is_case(word)).map(str::to_owned).collect()
+}
+
+/// A capital letter, a hyphen, and a number: `E-001`. Whether the table has it is asked later.
+fn is_case(word: &str) -> bool {
+    matches!(word.split_once('-'), Some((letter, number))
+        if letter.len() == 1
+            && letter.chars().all(|letter| letter.is_ascii_uppercase())
+            && !number.is_empty()
+            && number.chars().all(|digit| digit.is_ascii_digit()))
 }
 
 /// `#[test]`, `#[tokio::test]`, `#[tokio::test(…)]`.
@@ -205,7 +211,7 @@ mod tests {
                      fn random(x in 0..9) {}
                  }
              }
-             /// Covers: E-003
+             /// Covers: F-07, E-003
              #[tokio::test(flavor = \"multi_thread\")]
              async fn waits() {}",
         );
@@ -213,6 +219,7 @@ mod tests {
             ("E-001", vec!["it::tests::plain"]),
             ("E-002", vec!["it::tests::plain"]),
             ("E-003", vec!["it::tests::random", "it::waits"]),
+            ("F-07", vec!["it::waits"]),
         ];
         let expected: Covers = expected
             .into_iter()
