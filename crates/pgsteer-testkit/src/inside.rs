@@ -63,35 +63,31 @@ impl Server {
     /// The testkit's own way in stays.
     #[track_caller]
     pub fn set_hba(&self, lines: &[&str]) {
-        or_fail(self.write_hba(lines).and_then(|()| self.reload()));
+        or_fail(self.note_hba(Some(lines)).and_then(|()| self.reload()));
     }
 
     /// Puts the usual `pg_hba.conf` lines back.
     #[track_caller]
     pub fn reset_hba(&self) {
-        or_fail(self.write_usual_hba().and_then(|()| self.reload()));
+        or_fail(self.note_hba(None).and_then(|()| self.reload()));
     }
 
-    pub(crate) fn write_usual_hba(&self) -> Outcome<()> {
-        let auth = &self.spec.auth;
-        self.write_hba(&[
-            &format!("local all all {auth}"),
-            &format!("host all all 127.0.0.0/8 {auth}"),
-        ])
-    }
-
-    fn write_hba(&self, lines: &[&str]) -> Outcome<()> {
-        let own = format!("local all {ADMIN} trust\nhost all {ADMIN} all reject\n");
+    pub(crate) fn write_hba(&self, lines: &[String]) -> Outcome<()> {
+        // `all` does not stand for replication.
+        let own = format!(
+            "local all {ADMIN} trust\nlocal replication {ADMIN} trust\nhost all {ADMIN} all reject\n"
+        );
         self.try_write_file("pg_hba.conf", &format!("{own}{}\n", lines.join("\n")))
     }
 
-    /// Writes a file into the data folder, readable by the server only.
+    /// Writes a file into the data folder, readable by the server only. In an HA set, a node that rejoins gets its
+    /// primary's files instead.
     #[track_caller]
     pub fn write_file(&self, name: &str, contents: &str) {
         or_fail(self.try_write_file(name, contents));
     }
 
-    fn try_write_file(&self, name: &str, contents: &str) -> Outcome<()> {
+    pub(crate) fn try_write_file(&self, name: &str, contents: &str) -> Outcome<()> {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.data_folder().join(name);
         fs::write(&path, contents).at("cannot write", &path)?;
@@ -108,7 +104,7 @@ impl Server {
     }
 
     /// Makes the server read its configuration files again and waits until new sessions see them.
-    fn reload(&self) -> Outcome<()> {
+    pub(crate) fn reload(&self) -> Outcome<()> {
         let loaded = || self.try_sql("SELECT pg_conf_load_time()");
         let before = loaded()?;
         self.try_sql("SELECT pg_reload_conf()")?;

@@ -17,6 +17,8 @@
 //! // Dropping the universe stops its servers and removes their files.
 //! ```
 //!
+//! An [`HaSet`] is a primary with streaming standbys, for tests of failover.
+//!
 //! **Every call blocks** until what it says has happened, for a few milliseconds up to a few hundred. None needs a
 //! runtime, so a call may stand directly in a `#[tokio::test(flavor = "multi_thread")]`; where a pool on the same
 //! thread must go on working meanwhile, wrap the call in `tokio::task::block_in_place` or `spawn_blocking`. All
@@ -26,11 +28,12 @@
 //! missing PostgreSQL is such a panic too: tests never skip. The server programs are those in the folder
 //! `PGSTEER_PG_BIN` names, else in `PATH`, else the newest under `/usr/lib/postgresql`.
 //!
-//! Servers run as an unprivileged account when the test runs as root. They are stopped when the universe is dropped,
+//! Servers run as an unprivileged account when the test runs as root. They are stopped when their set is dropped,
 //! also by a panic, and by a small watcher process when the test process itself is killed. Linux only: processes are
 //! recognised by their working folder in `/proc`.
 
 mod failure;
+mod ha;
 mod inside;
 mod listing;
 mod log;
@@ -39,12 +42,14 @@ mod postmaster;
 mod processes;
 mod programs;
 mod server;
+mod site;
 mod spec;
 mod sql;
 mod template;
 mod universe;
 mod watcher;
 
+pub use ha::{HaBuilder, HaSet, Rejoined};
 pub use listing::{Row, YbServers};
 pub use log::{Log, LogLine};
 pub use server::Server;

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 use crate::failure::{During as _, Failure, Outcome};
 use crate::processes::{signal, wait_until, working_in};
 use crate::programs::Programs;
-use crate::sql::Session;
+use crate::sql::{Session, SqlError};
 
 /// Longest wait for a server to come up, go down or take note of something.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -59,7 +59,23 @@ impl Drop for Process {
     }
 }
 
-/// Starts a server on a data folder and waits until it takes sessions on its Unix socket.
+/// When a server counts as started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// It takes sessions.
+    Sessions,
+    /// It is a standby that takes none, and replays.
+    Replaying,
+}
+
+impl Readiness {
+    fn is_reached(self, error: &SqlError) -> bool {
+        // A server that is still on its way there says "starting up".
+        self == Self::Replaying && error.message == "the database system is not accepting connections"
+    }
+}
+
+/// Starts a server on a data folder and waits until it is ready on its Unix socket.
 pub(crate) fn start_bare(
     programs: &Programs,
     data: &Path,
@@ -67,6 +83,7 @@ pub(crate) fn start_bare(
     log: &Path,
     port: u16,
     settings: &[(String, String)],
+    readiness: Readiness,
 ) -> Outcome<Process> {
     let log_file = OpenOptions::new()
         .create(true)
@@ -88,7 +105,7 @@ pub(crate) fn start_bare(
         Ok(_) => true,
         Err(error) => {
             last = error.to_string();
-            !process.is_alive()
+            readiness.is_reached(&error) || !process.is_alive()
         }
     });
     if up && process.is_alive() {

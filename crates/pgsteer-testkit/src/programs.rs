@@ -53,6 +53,18 @@ impl Programs {
         self.command(&self.folder.join(name))
     }
 
+    /// One of the programs that only some tests need.
+    pub(crate) fn further_program(&self, name: &str) -> Outcome<Command> {
+        if self.folder.join(name).is_file() {
+            return Ok(self.server_program(name));
+        }
+        Err(Failure::new(format!(
+            "{name} is not in {}. On Debian and Ubuntu the package `postgresql` brings it (apt-get install \
+             postgresql); elsewhere install the client programs of the same version beside the server",
+            self.folder.display()
+        )))
+    }
+
     /// A command that runs as the servers' account, without standard input and in a process group of its own, so
     /// that a Ctrl-C in the terminal does not reach it before the test has cleaned up.
     pub(crate) fn command(&self, program: &Path) -> Command {

@@ -10,43 +10,57 @@ use rustix::process::{Pid, Signal};
 
 use crate::failure::{During as _, Failure, Outcome, or_fail};
 use crate::listing::{Listing, literal};
-use crate::postmaster::{LIMIT, Process, start_bare};
+use crate::postmaster::{LIMIT, Process, Readiness, start_bare};
 use crate::processes::{is_stopped, signal, signal_others, wait_until, working_in};
 use crate::programs::Programs;
-use crate::spec::{RESERVED_SESSIONS, ServerSpec};
+use crate::site::Site;
+use crate::spec::{RESERVED_SESSIONS, SESSIONS, ServerSpec};
 use crate::{DATABASE, PASSWORD, USER};
 
-/// One PostgreSQL server. Got from [`Universe::server`](crate::Universe::server).
+/// One PostgreSQL server. Got from [`Universe::server`](crate::Universe::server) or
+/// [`HaSet::node`](crate::HaSet::node).
 #[derive(Debug)]
 pub struct Server {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) spec: ServerSpec,
     pub(crate) programs: Arc<Programs>,
-    listing: Arc<Mutex<Listing>>,
+    /// What it lists; `None` for a node of an HA set, which lists nothing and may be a standby.
+    listing: Option<Arc<Mutex<Listing>>>,
     pub(crate) folder: PathBuf,
     state: Mutex<State>,
 }
 
+/// A file that the template's configuration includes, of what may change without a restart.
+pub(crate) const RELOADED: &str = "testkit.conf";
+
 #[derive(Debug)]
 struct State {
+    /// Given on the command line, in force until the next start.
     settings: BTreeMap<String, String>,
+    /// In [`RELOADED`], in force from the next reload on.
+    reloaded: BTreeMap<String, String>,
+    /// How many sessions it takes beside those kept back for the testkit.
+    sessions: u32,
+    /// Lines of `pg_hba.conf` after the testkit's own.
+    hba: Vec<String>,
     process: Option<Process>,
     frozen: bool,
 }
 
 impl Server {
     pub(crate) fn new(
-        host: String,
-        port: u16,
+        site: &Site,
+        index: usize,
+        (host, port): (String, u16),
         spec: ServerSpec,
-        programs: Arc<Programs>,
-        listing: Arc<Mutex<Listing>>,
-        folder: PathBuf,
+        listing: Option<Arc<Mutex<Listing>>>,
     ) -> Self {
-        let settings = spec.settings.clone();
         let state = Mutex::new(State {
-            settings,
+            settings: spec.settings.clone(),
+            reloaded: BTreeMap::new(),
+            sessions: spec.sessions,
+            hba: spec.hba(),
             process: None,
             frozen: false,
         });
@@ -54,20 +68,29 @@ impl Server {
             host,
             port,
             spec,
-            programs,
+            programs: Arc::clone(&site.programs),
             listing,
-            folder,
+            folder: site.server_folder(index),
             state,
         }
     }
 
-    /// Makes its files from the template and starts it.
-    pub(crate) fn create(&self, template: &Path) -> Outcome<()> {
+    /// Makes its files from the template.
+    pub(crate) fn lay_out(&self, template: &Path) -> Outcome<()> {
         fs::create_dir(&self.folder).at("cannot make", &self.folder)?;
         self.programs.give(&self.folder)?;
-        crate::template::copy(&self.programs, template, &self.data_folder())?;
-        self.write_usual_hba()?;
+        crate::template::copy(&self.programs, template, &self.data_folder())
+    }
+
+    /// Makes its files from the template and starts it.
+    pub(crate) fn create(&self, template: &Path) -> Outcome<()> {
+        self.lay_out(template)?;
         self.try_start()?;
+        self.suit_password()
+    }
+
+    /// Stores the role's password in the way that the login rules check it.
+    pub(crate) fn suit_password(&self) -> Outcome<()> {
         if self.spec.auth == "md5" {
             // The template holds a scram-sha-256 secret, which md5 lines would be checked by too.
             let password = literal(Some(PASSWORD));
@@ -132,12 +155,22 @@ impl Server {
         if state.process.as_mut().is_some_and(Process::is_alive) {
             return Ok(());
         }
+        // A base backup or a rewind brings another server's files.
+        self.write_hba(&state.hba)?;
+        self.write_reloaded(&state.reloaded)?;
         let mut settings = state.settings.clone();
+        let (name, value) = self.limit(state.sessions)?;
+        settings.entry(name.to_owned()).or_insert(value.to_string());
         let addresses: Vec<&str> = std::iter::once(self.host.as_str())
             .chain(self.spec.public_ip.as_deref())
             .collect();
         settings.insert("listen_addresses".to_owned(), addresses.join(","));
         settings.insert("port".to_owned(), self.port.to_string());
+        let readiness = if self.is_made_cold(&state) {
+            Readiness::Replaying
+        } else {
+            Readiness::Sessions
+        };
         let settings: Vec<(String, String)> = settings.into_iter().collect();
         let (data, log) = (self.data_folder(), self.folder.join("log"));
         state.process = Some(start_bare(
@@ -147,6 +180,7 @@ impl Server {
             &log,
             self.port,
             &settings,
+            readiness,
         )?);
         state.frozen = false;
         drop(state);
@@ -175,7 +209,7 @@ impl Server {
         or_fail(self.try_stop_fast());
     }
 
-    fn try_stop_fast(&self) -> Outcome<()> {
+    pub(crate) fn try_stop_fast(&self) -> Outcome<()> {
         self.end(|postmaster, data| {
             for pid in working_in(data) {
                 signal(pid, data, Signal::CONT);
@@ -251,9 +285,30 @@ impl Server {
     }
 
     /// Restarts it with another limit of sessions, not counting those kept back for the testkit.
+    ///
+    /// # Panics
+    /// When a node of an HA set is to take none or more than 100.
     #[track_caller]
     pub fn set_max_connections(&self, limit: u32) {
-        self.set_setting("max_connections", &(limit + RESERVED_SESSIONS).to_string());
+        self.state().sessions = limit;
+        or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
+    }
+
+    /// The setting that limits sessions to this many.
+    fn limit(&self, sessions: u32) -> Outcome<(&'static str, u32)> {
+        if self.listing.is_some() {
+            return Ok(("max_connections", sessions + RESERVED_SESSIONS));
+        }
+        // A standby must have as many slots as its primary, so they stay and more of them are kept back.
+        if (1..=SESSIONS).contains(&sessions) {
+            return Ok((
+                "superuser_reserved_connections",
+                SESSIONS + RESERVED_SESSIONS - sessions,
+            ));
+        }
+        Err(Failure::new(format!(
+            "a node of an HA set takes 1 to {SESSIONS} sessions, not {sessions}"
+        )))
     }
 
     /// Restarts it with another value of any setting.
@@ -263,16 +318,99 @@ impl Server {
         or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
     }
 
+    /// Changes settings without a restart; an empty value goes back to the default. In force when this returns, if
+    /// the server runs, else from its next start on.
+    ///
+    /// # Panics
+    /// When the server is frozen or takes no sessions. A setting that needs a restart stays as it was; see
+    /// [`Server::set_setting`].
+    #[track_caller]
+    pub fn reload_settings(&self, settings: &[(&str, &str)]) {
+        or_fail(self.try_reload_settings(settings));
+    }
+
+    pub(crate) fn try_reload_settings(&self, settings: &[(&str, &str)]) -> Outcome<()> {
+        self.note_settings(settings);
+        self.write_reloaded(&self.state().reloaded)?;
+        if self.is_running() { self.reload() } else { Ok(()) }
+    }
+
+    /// Has these settings in force from the next start on.
+    pub(crate) fn note_settings(&self, settings: &[(&str, &str)]) {
+        let reloaded = &mut self.state().reloaded;
+        for (name, value) in settings {
+            match *value {
+                "" => reloaded.remove(*name),
+                value => reloaded.insert((*name).to_owned(), value.to_owned()),
+            };
+        }
+    }
+
+    fn write_reloaded(&self, settings: &BTreeMap<String, String>) -> Outcome<()> {
+        let lines = settings
+            .iter()
+            .map(|(name, value)| format!("{name} = {}\n", literal(Some(value))));
+        self.try_write_file(RELOADED, &lines.collect::<String>())
+    }
+
+    /// Who may log in from the next start on. `None` for the usual rules.
+    pub(crate) fn note_hba(&self, lines: Option<&[&str]>) -> Outcome<()> {
+        let mut state = self.state();
+        state.hba = match lines {
+            Some(lines) => lines.iter().map(|line| (*line).to_owned()).collect(),
+            None => self.spec.hba(),
+        };
+        self.write_hba(&state.hba)
+    }
+
+    /// Signals its postmaster only.
+    pub(crate) fn tell_postmaster(&self, what: Signal) -> Outcome<()> {
+        let mut state = self.state();
+        let postmaster = state.postmaster(self)?;
+        if state.frozen {
+            return Err(Failure::new(format!(
+                "the server {} is frozen; thaw it first",
+                self.address()
+            )));
+        }
+        signal(postmaster, &self.data_folder(), what);
+        Ok(())
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.state().frozen
+    }
+
+    /// Whether it is a standby that takes no sessions, running or not.
+    pub(crate) fn is_cold(&self) -> bool {
+        self.is_made_cold(&self.state())
+    }
+
+    fn is_made_cold(&self, state: &State) -> bool {
+        state
+            .settings
+            .get("hot_standby")
+            .is_some_and(|value| value == "off")
+            && self.is_set_to_follow()
+    }
+
+    /// Whether its files make it a standby at its next start.
+    pub(crate) fn is_set_to_follow(&self) -> bool {
+        self.data_folder().join("standby.signal").exists()
+    }
+
     /// Gives the server the universe's current list, if it is there to take it.
     pub(crate) fn bring_listing(&self) -> Outcome<()> {
+        let Some(listing) = &self.listing else {
+            return Ok(());
+        };
         {
             let mut state = self.state();
             if state.frozen || !state.process.as_mut().is_some_and(Process::is_alive) {
                 return Ok(());
             }
         }
-        let sql = self
-            .listing
+        let sql = listing
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .sql(self.spec.plain);

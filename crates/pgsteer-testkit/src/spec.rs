@@ -11,6 +11,7 @@ pub struct ServerSpec {
     pub(crate) plain: bool,
     pub(crate) auth: String,
     pub(crate) public_ip: Option<String>,
+    pub(crate) sessions: u32,
     pub(crate) settings: BTreeMap<String, String>,
 }
 
@@ -27,6 +28,7 @@ impl ServerSpec {
             plain: false,
             auth: "scram-sha-256".to_owned(),
             public_ip: None,
+            sessions: SESSIONS,
             settings: BTreeMap::new(),
         }
     }
@@ -77,10 +79,11 @@ impl ServerSpec {
         self
     }
 
-    /// How many sessions the server takes. Three of them are kept back for the testkit. Default 100.
+    /// How many sessions the server takes, beside three kept back for the testkit. Default 100; in an HA set 1 to 100.
     #[must_use]
-    pub fn max_connections(self, limit: u32) -> Self {
-        self.setting("max_connections", &(limit + RESERVED_SESSIONS).to_string())
+    pub fn max_connections(mut self, limit: u32) -> Self {
+        self.sessions = limit;
+        self
     }
 
     /// Logs each statement, and how long each protocol message took, for [`Log::statements`](crate::Log::statements)
@@ -89,6 +92,15 @@ impl ServerSpec {
     pub fn log_statements(self) -> Self {
         self.setting("log_statement", "all")
             .setting("log_min_duration_statement", "0")
+    }
+
+    /// The usual lines of `pg_hba.conf`.
+    pub(crate) fn hba(&self) -> Vec<String> {
+        let auth = &self.auth;
+        vec![
+            format!("local all all {auth}"),
+            format!("host all all 127.0.0.0/8 {auth}"),
+        ]
     }
 
     /// Any other server setting, given on the server's command line.
@@ -101,3 +113,6 @@ impl ServerSpec {
 
 /// Sessions that only a superuser may take, so that the testkit can look into a server that is full.
 pub(crate) const RESERVED_SESSIONS: u32 = 3;
+
+/// Sessions that a server takes beside those kept back, unless told otherwise.
+pub(crate) const SESSIONS: u32 = 100;

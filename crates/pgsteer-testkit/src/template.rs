@@ -1,4 +1,4 @@
-//! One ready-made data folder per server version and account, which each server of a universe starts from as a copy:
+//! One ready-made data folder per server version and account, per kind, which each server of a set starts from as a copy:
 //! initdb takes a second, a copy a few hundredths. It is made under a file lock and moved into place when it is
 //! complete, so a template that is there is whole, whoever made it and whatever was killed meanwhile.
 
@@ -13,20 +13,41 @@ use rustix::fs::{FlockOperation, flock};
 use crate::failure::{During as _, Failure, Outcome};
 use crate::listing::{literal, table_sql};
 use crate::log::LINE_PREFIX;
-use crate::postmaster::start_bare;
+use crate::postmaster::{Readiness, start_bare};
 use crate::programs::Programs;
+use crate::server::RELOADED;
+use crate::spec::{RESERVED_SESSIONS, SESSIONS};
 use crate::sql::{ADMIN, Session};
 use crate::watcher::Watcher;
 use crate::{DATABASE, PASSWORD, USER};
 
+/// What a template is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Servers that share nothing.
+    Single,
+    /// A primary and its standbys: all begin as copies of one cleanly stopped primary.
+    Replicated,
+}
+
 /// Settings of every server: quick to start, careless of crashes of the machine, talkative about logins.
-fn settings() -> String {
+fn settings(kind: Kind) -> String {
+    let replication = match kind {
+        Kind::Single => "full_page_writes = off\nmax_wal_senders = 0\nwal_level = minimal\n",
+        // pg_rewind insists on full pages in its source and on hints in the log of its target.
+        Kind::Replicated => {
+            "wal_level = replica\nfull_page_writes = on\nwal_log_hints = on\nwal_keep_size = 256MB\n\
+             max_wal_senders = 10\nhot_standby = on\nwal_retrieve_retry_interval = 100ms\n\
+             wal_receiver_status_interval = 1s\nwal_receiver_timeout = 5s\nwal_sender_timeout = 5s\n"
+        }
+    };
     format!(
-        "shared_buffers = 8MB\nfsync = off\nfull_page_writes = off\nautovacuum = off\n\
-         max_wal_senders = 0\nwal_level = minimal\nhuge_pages = off\ndynamic_shared_memory_type = mmap\n\
+        "shared_buffers = 8MB\nfsync = off\nautovacuum = off\nhuge_pages = off\ndynamic_shared_memory_type = mmap\n\
          logging_collector = off\nlog_destination = 'stderr'\nlog_connections = on\nlog_disconnections = on\n\
          log_line_prefix = '{LINE_PREFIX}'\nlog_checkpoints = off\nallow_system_table_mods = on\n\
-         password_encryption = 'scram-sha-256'\nmax_connections = 103\n"
+         password_encryption = 'scram-sha-256'\nmax_connections = {}\n\
+         {replication}include_if_exists = '{RELOADED}'\n",
+        SESSIONS + RESERVED_SESSIONS
     )
 }
 
@@ -85,9 +106,9 @@ pub(crate) fn shared_folder(programs: &Programs) -> Outcome<PathBuf> {
 }
 
 /// The template for this version, made first if there is none.
-pub(crate) fn ready(programs: &Programs, shared: &Path) -> Outcome<PathBuf> {
+pub(crate) fn ready(programs: &Programs, shared: &Path, kind: Kind) -> Outcome<PathBuf> {
     let mut hasher = DefaultHasher::new();
-    (&programs.version, settings(), setup_sql()).hash(&mut hasher);
+    (&programs.version, settings(kind), setup_sql()).hash(&mut hasher);
     let template = shared.join(format!("template-{:016x}", hasher.finish()));
     let lock_path = shared.join("template.lock");
     let lock = OpenOptions::new()
@@ -100,12 +121,12 @@ pub(crate) fn ready(programs: &Programs, shared: &Path) -> Outcome<PathBuf> {
         .map_err(std::io::Error::from)
         .at("cannot lock", &lock_path)?;
     if !template.join("PG_VERSION").is_file() {
-        make(programs, shared, &template)?;
+        make(programs, shared, &template, kind)?;
     }
     Ok(template)
 }
 
-fn make(programs: &Programs, shared: &Path, template: &Path) -> Outcome<()> {
+fn make(programs: &Programs, shared: &Path, template: &Path, kind: Kind) -> Outcome<()> {
     let unfinished = tempfile::Builder::new().prefix("making-").tempdir_in(shared);
     let unfinished = unfinished.at("cannot make a folder in", shared)?;
     programs.give(unfinished.path())?;
@@ -125,7 +146,7 @@ fn make(programs: &Programs, shared: &Path, template: &Path) -> Outcome<()> {
         "--wal-segsize=1",
     ]);
     programs.run(initdb)?;
-    append(&data.join("postgresql.conf"), &settings())?;
+    append(&data.join("postgresql.conf"), &settings(kind))?;
     let setting = [
         ("listen_addresses".to_owned(), String::new()),
         ("port".to_owned(), "5432".to_owned()),
@@ -137,6 +158,7 @@ fn make(programs: &Programs, shared: &Path, template: &Path) -> Outcome<()> {
         &unfinished.path().join("log"),
         5432,
         &setting,
+        Readiness::Sessions,
     )?;
     for (database, sql) in setup_sql() {
         Session::open(unfinished.path(), 5432, database)?.run(&sql)?;

@@ -1,29 +1,21 @@
 //! A set of servers that list each other: building it, finding one's way in it, and changing what it reports.
 
-use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tempfile::TempDir;
-
-use crate::failure::{During as _, Failure, Outcome, or_fail};
+use crate::failure::{Failure, Outcome, or_fail};
 use crate::listing::{Listing, Row, YbServers};
-use crate::ports::{self, Port};
-use crate::programs::Programs;
 use crate::server::Server;
+use crate::site::{Site, for_each_at_once};
 use crate::spec::ServerSpec;
-use crate::template;
-use crate::watcher::Watcher;
+use crate::template::Kind;
 use crate::{DATABASE, PASSWORD, USER};
 
 /// A set of real servers that list each other. See the [crate's page](crate).
 #[derive(Debug)]
 pub struct Universe {
-    // Dropped in this order: the watcher ends the servers and removes their files, then the servers are reaped.
-    _watcher: Watcher,
+    site: Site,
     servers: Vec<Server>,
     listing: Arc<Mutex<Listing>>,
-    _folder: TempDir,
-    _ports: Vec<Port>,
 }
 
 /// What a universe is to be. Got from [`Universe::builder`].
@@ -95,57 +87,29 @@ impl Builder {
     }
 
     fn try_start(self) -> Outcome<Universe> {
-        let programs = Arc::new(Programs::find()?);
-        let shared = template::shared_folder(&programs)?;
-        let template = template::ready(&programs, &shared)?;
-        let folder = tempfile::Builder::new()
-            .prefix("pgsteer-")
-            .tempdir_in(template::base_folder())
-            .during("cannot make a folder")?;
-        let path = fs::canonicalize(folder.path()).at("cannot resolve", folder.path())?;
-        programs.give(&path)?;
-        let watcher = Watcher::over(&path, &programs)?;
-
-        let hosts: Vec<String> = (1..=self.specs.len())
-            .map(|number| format!("127.0.0.{number}"))
-            .collect();
-        let addresses: Vec<String> = hosts
+        let further: Vec<String> = self
+            .specs
             .iter()
-            .cloned()
-            .chain(self.specs.iter().filter_map(|spec| spec.public_ip.clone()))
+            .filter_map(|spec| spec.public_ip.clone())
             .collect();
-        let how_many = if self.different_ports { self.specs.len() } else { 1 };
-        let locks = shared.join("ports");
-        let ports: Vec<Port> = (0..how_many)
-            .map(|_| ports::reserve(&locks, &addresses))
-            .collect::<Outcome<_>>()?;
+        let site = Site::prepare(Kind::Single, self.specs.len(), self.different_ports, &further)?;
+        let placed: Vec<_> = site.addresses.iter().cloned().zip(self.specs).collect();
         let mut listing = Listing::default();
-        let port_numbers = ports.iter().map(|port| port.number).cycle();
-        let placed: Vec<_> = hosts.into_iter().zip(port_numbers).zip(self.specs).collect();
         for ((host, port), spec) in &placed {
             listing.rows.push((true, Row::of(host, *port, spec)));
         }
         let listing = Arc::new(Mutex::new(listing));
-        let mut servers = Vec::new();
-        for (index, ((host, port), spec)) in placed.into_iter().enumerate() {
-            let folder = path.join(index.to_string());
-            servers.push(Server::new(
-                host,
-                port,
-                spec,
-                Arc::clone(&programs),
-                Arc::clone(&listing),
-                folder,
-            ));
-        }
+        let servers = placed.into_iter().enumerate().map(|(index, (address, spec))| {
+            let listing = Some(Arc::clone(&listing));
+            Server::new(&site, index, address, spec, listing)
+        });
         let universe = Universe {
-            _watcher: watcher,
-            servers,
+            servers: servers.collect(),
+            site,
             listing,
-            _folder: folder,
-            _ports: ports,
         };
-        universe.for_each_at_once(|server| server.create(&template))?;
+        let template = &universe.site.template;
+        for_each_at_once(&universe.servers, |_, server| server.create(template))?;
         Ok(universe)
     }
 }
@@ -277,27 +241,12 @@ impl Universe {
     #[track_caller]
     fn change(&self, change: impl FnOnce(&mut Listing)) {
         change(&mut self.listing());
-        or_fail(self.for_each_at_once(Server::bring_listing));
+        or_fail(for_each_at_once(&self.servers, |_, server| {
+            server.bring_listing()
+        }));
     }
 
     fn listing(&self) -> MutexGuard<'_, Listing> {
         self.listing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Does the same to all servers, side by side.
-    fn for_each_at_once(&self, step: impl Fn(&Server) -> Outcome<()> + Sync) -> Outcome<()> {
-        let step = &step;
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = self
-                .servers
-                .iter()
-                .map(|server| scope.spawn(move || step(server)))
-                .collect();
-            threads.into_iter().try_for_each(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|_| Err(Failure::new("a step on a server panicked")))
-            })
-        })
     }
 }
