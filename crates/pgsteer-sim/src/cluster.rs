@@ -85,6 +85,10 @@ pub(crate) struct ServerState {
     pub(crate) answer_latency: Duration,
     pub(crate) max_connections: Option<usize>,
     pub(crate) recovery: bool,
+    /// What `default_transaction_read_only` is for sessions that begin.
+    pub(crate) read_only: bool,
+    /// The timeline it writes on, as a primary.
+    pub(crate) timeline: u32,
     pub(crate) discovery: Discovery,
     pub(crate) scripts: Vec<Script>,
     pub(crate) frozen: Arc<Gate>,
@@ -130,6 +134,8 @@ impl ServerState {
             answer_latency: Duration::ZERO,
             max_connections: None,
             recovery: false,
+            read_only: false,
+            timeline: 1,
             discovery: Discovery::default(),
             scripts: Vec::new(),
             frozen: Arc::default(),

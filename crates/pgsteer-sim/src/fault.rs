@@ -102,6 +102,8 @@ pub enum Shutdown {
     Fast,
     /// Every session gets a WARNING 57P01 and is closed.
     Immediate,
+    /// A backend has crashed: every session gets a WARNING 57P02 and is closed.
+    Crash,
 }
 
 /// What `yb_servers()` gives on one server.
@@ -205,6 +207,13 @@ pub enum Effect {
         /// The error's text.
         message: String,
     },
+    /// Answers with a FATAL error and closes, as a pooler does whose server has gone; the statement does not run.
+    Fatal {
+        /// Five characters.
+        sqlstate: String,
+        /// The error's text.
+        message: String,
+    },
     /// Waits, then runs the statement. A cancel request and `statement_timeout` end the wait.
     Delay(Duration),
     /// Never answers and never runs the statement. Ended by a cancel request only if `cancellable`.
@@ -244,6 +253,14 @@ impl Effect {
         Effect::Error {
             sqlstate: sqlstate.to_owned(),
             message: format!("scripted error {sqlstate}"),
+        }
+    }
+
+    /// A FATAL error with this SQLSTATE.
+    pub fn fatal(sqlstate: &str) -> Self {
+        Effect::Fatal {
+            sqlstate: sqlstate.to_owned(),
+            message: format!("scripted fatal error {sqlstate}"),
         }
     }
 }
@@ -287,6 +304,7 @@ impl fmt::Display for Shutdown {
         f.write_str(match self {
             Shutdown::Fast => "fast",
             Shutdown::Immediate => "immediate",
+            Shutdown::Crash => "crash",
         })
     }
 }

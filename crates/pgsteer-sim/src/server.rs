@@ -94,8 +94,17 @@ impl Server {
         self.fault("no scripts", |state| state.scripts.clear());
     }
 
-    /// Ends recovery: it takes writes from now on, and its sessions are told.
+    /// Ends recovery: it takes writes from now on, and its sessions are told. Its timeline is then a new one, higher
+    /// than those of all servers. Without effect on a primary.
     pub fn promote(&self) {
+        if !self.is_in_recovery() {
+            return;
+        }
+        let highest = {
+            let state = self.cluster.state();
+            state.servers.values().map(|server| server.timeline).max()
+        };
+        self.with(|state| state.timeline = highest.unwrap_or_default().saturating_add(1));
         self.set_recovery(false);
     }
 
@@ -111,6 +120,18 @@ impl Server {
         for control in self.cluster.controls(&self.name) {
             control.report();
         }
+    }
+
+    /// Whether sessions that begin from now on are read-only unless they say otherwise. Default no.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.fault(format!("default_transaction_read_only: {read_only}"), |state| {
+            state.read_only = read_only
+        });
+    }
+
+    /// The timeline it writes on, as a primary. 1 unless it was promoted.
+    pub fn timeline(&self) -> u32 {
+        self.with(|state| state.timeline)
     }
 
     /// Whether it is in recovery.

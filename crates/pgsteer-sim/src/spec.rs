@@ -26,6 +26,7 @@ pub struct ServerSpec {
     row: DiscoveryRow,
     listed: bool,
     standby: bool,
+    read_only: bool,
     socket: Option<PathBuf>,
 }
 
@@ -49,6 +50,7 @@ impl ServerSpec {
             row,
             listed: true,
             standby: false,
+            read_only: false,
             socket: None,
         }
     }
@@ -102,6 +104,13 @@ impl ServerSpec {
     #[must_use]
     pub fn standby(mut self) -> Self {
         self.standby = true;
+        self
+    }
+
+    /// Its sessions are read-only unless they say otherwise (`default_transaction_read_only`).
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 
@@ -248,6 +257,7 @@ fn add(state: &mut State, at: usize, spec: ServerSpec) {
     }
     let mut server = ServerState::new(addresses, spec.port, row);
     server.recovery = spec.standby;
+    server.read_only = spec.read_only;
     state.order.push(name.clone());
     state.servers.insert(name, server);
 }

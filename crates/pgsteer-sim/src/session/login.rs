@@ -26,6 +26,9 @@ impl Session<'_> {
         if let Login::Fatal { sqlstate, message } = login {
             return Err(self.refuse(&sqlstate, &message).await);
         }
+        if self.cluster.with(self.server, |state| state.read_only) {
+            self.settings.fix("default_transaction_read_only", "on");
+        }
         if let Err(error) = self.take_parameters(&parameters) {
             return Err(self.refuse(&error.sqlstate, &error.message).await);
         }

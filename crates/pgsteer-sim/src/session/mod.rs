@@ -142,6 +142,7 @@ fn end(halt: &Halt) -> End {
     match halt {
         Halt::Terminated => End::Terminated,
         Halt::Lost => End::Lost,
+        Halt::Dismissed(Shutdown::Crash) => End::Dismissed("57P02".to_owned()),
         Halt::Dismissed(_) => End::Dismissed("57P01".to_owned()),
         Halt::Fatal(sqlstate) => End::Dismissed(sqlstate.clone()),
         Halt::NoSession => End::NoSession,
@@ -203,6 +204,7 @@ impl<'a> Session<'a> {
     async fn say_goodbye(&mut self, halt: &Halt) {
         const BY_ADMINISTRATOR: &str = "terminating connection due to administrator command";
         const IMMEDIATE: &str = "terminating connection due to immediate shutdown command";
+        const CRASH: &str = "terminating connection because of crash of another server process";
         match halt {
             Halt::Dismissed(Shutdown::Fast) => {
                 backend::error(&mut self.out, "FATAL", "57P01", BY_ADMINISTRATOR)
@@ -210,6 +212,7 @@ impl<'a> Session<'a> {
             Halt::Dismissed(Shutdown::Immediate) => {
                 backend::notice(&mut self.out, "WARNING", "57P01", IMMEDIATE)
             }
+            Halt::Dismissed(Shutdown::Crash) => backend::notice(&mut self.out, "WARNING", "57P02", CRASH),
             Halt::Nonsense(what) => backend::error(&mut self.out, "FATAL", "08P01", what),
             Halt::Fatal(_) => {}
             _ => return,

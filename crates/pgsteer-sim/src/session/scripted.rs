@@ -7,12 +7,17 @@ use crate::sql::SqlError;
 
 use super::execute::{Answer, Tag};
 use super::{Failure, Halt, Session};
+use crate::wire::backend;
 
 impl Session<'_> {
     /// What a scripted effect does before the statement runs.
     pub(super) async fn before(&mut self, effect: &Effect) -> Result<(), Failure> {
         match effect {
             Effect::Error { sqlstate, message } => Err(SqlError::new(sqlstate, message.clone()).into()),
+            Effect::Fatal { sqlstate, message } => {
+                backend::error(&mut self.out, "FATAL", sqlstate, message);
+                Err(Halt::Fatal(sqlstate.clone()).into())
+            }
             Effect::Warn { sqlstate, message } => {
                 self.warn(sqlstate, message);
                 Ok(())

@@ -62,6 +62,14 @@ impl Surroundings for Session<'_> {
             ("pg_is_in_recovery", []) => Ok(Value::Bool(
                 self.cluster.with(self.server, |state| state.recovery),
             )),
+            ("pg_current_wal_lsn", []) if self.cluster.with(self.server, |state| state.recovery) => {
+                Err(SqlError::new("55000", "recovery is in progress"))
+            }
+            ("pg_current_wal_lsn", []) => text("0/3000000"),
+            ("pg_walfile_name", [Value::Text(_)]) => {
+                let timeline = self.cluster.with(self.server, |state| state.timeline);
+                text(&format!("{timeline:08X}0000000000000003"))
+            }
             ("rig_whoami", []) => text(self.server),
             ("version", []) => text(&format!("PostgreSQL {VERSION} (simulated by pgsteer-sim)")),
             ("pg_backend_pid", []) => {

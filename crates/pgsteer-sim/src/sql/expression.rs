@@ -132,6 +132,8 @@ pub(crate) fn signature(name: &str, arguments: usize) -> Result<(&'static [Kind]
     let known: (&[Kind], Option<Kind>) = match (name, arguments) {
         ("pg_is_in_recovery", 0) => (&[], Some(Kind::Bool)),
         ("pg_backend_pid" | "inet_server_port", 0) => (&[], Some(Kind::Int4)),
+        ("pg_current_wal_lsn", 0) => (&[], Some(Kind::Text)),
+        ("pg_walfile_name", 1) => (&[Kind::Text], Some(Kind::Text)),
         ("rig_whoami" | "version" | "inet_server_addr", 0) => (&[], Some(Kind::Text)),
         ("current_database" | "current_catalog" | "current_user" | "session_user" | "user", 0) => {
             (&[], Some(Kind::Name))

@@ -15,6 +15,7 @@ mod deaths;
 mod discovering;
 mod extended;
 mod histories;
+mod roles;
 mod scripts;
 mod statements;
 mod tcp;

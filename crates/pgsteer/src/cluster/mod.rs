@@ -99,7 +99,8 @@ impl Cluster {
     /// # Cancel safety
     /// Dropping the future closes the attempt under way and marks no host.
     pub async fn connect(&self) -> Result<ClusterConnection, Error> {
-        let opened = self.shared().open(&[], Purpose::Cluster).await?;
+        let target = self.shared().target();
+        let opened = self.shared().open(target, &[], Purpose::Cluster).await?;
         Ok(ClusterConnection::new(opened))
     }
 

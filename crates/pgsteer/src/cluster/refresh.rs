@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::{DiscoveryOutcome, FailureKind, LogEvent, LogLevel};
+use pgsteer_core::hosts::{DiscoveryOutcome, FailureKind, Fit, LogEvent, LogLevel};
 
 use super::Shared;
-use crate::dial::{self, Purpose};
+use crate::dial::{self, Ask, Purpose};
 use crate::error::shortened;
 
 /// Asks the targets in order until one lists the servers.
@@ -27,7 +27,11 @@ pub(super) async fn discover(shared: Arc<Shared>, targets: Vec<HostKey>, limit: 
 async fn ask(shared: &Shared, targets: Vec<HostKey>) -> DiscoveryOutcome {
     let mut reasons = Vec::new();
     for target in targets {
-        let dialled = match shared.dialler.dial(&target, Purpose::Discovery).await {
+        let dialled = match shared
+            .dialler
+            .dial(&target, Purpose::Discovery, Ask::default())
+            .await
+        {
             Ok(dialled) => dialled,
             Err(error) => {
                 reasons.push(format!("{target}: {}", shortened(&error.to_string())));
@@ -69,16 +73,25 @@ impl Drop for Report {
 
 /// Dials one failed host to see whether it is back. Its connection is closed at once and never counted.
 pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Duration) {
+    let target = shared.target();
+    let ask = Ask {
+        role: target.asks(),
+        timeline: false,
+    };
     let attempt = tokio::spawn({
         let (shared, key) = (shared.clone(), key.clone());
-        async move { tokio::time::timeout(limit, shared.dialler.dial(&key, Purpose::Probe)).await }
+        async move { tokio::time::timeout(limit, shared.dialler.dial(&key, Purpose::Probe, ask)).await }
     });
     // If this task is aborted the attempt ends with it.
     let abort = AbortOnDrop(attempt.abort_handle());
     let result = match attempt.await {
         Ok(Ok(Ok(dialled))) => {
+            let unfit = dialled.role.filter(|role| target.fit(*role) == Fit::Unfit);
             dialled.close_in_background();
-            Ok(())
+            match unfit {
+                Some(role) => Err((FailureKind::ReadOnly, format!("the server is a {role}"))),
+                None => Ok(()),
+            }
         }
         Ok(Ok(Err(error))) => Err((
             error.host_effect().for_probe(),

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::{FailureKind, NoHost, Refused};
+use pgsteer_core::hosts::{FailureKind, Fit, NoHost, Refused, Role, TargetSessionAttrs};
 use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
 
 use super::Shared;
 use super::reservation::{Counted, Reservation};
-use crate::dial::{DialError, Dialled, Purpose};
+use crate::dial::{Ask, DialError, Dialled, Purpose};
 use crate::error::{ConnectFailed, Error, HostTried, failure_in_words, shortened};
 
 /// A connection that has just been opened, and its place in the cluster's counts.
@@ -54,11 +54,16 @@ impl Shared {
     /// offer. Dropping the future closes the attempt and marks nothing.
     pub(crate) async fn open(
         self: &Arc<Self>,
+        target: TargetSessionAttrs,
         avoid: &[HostKey],
         purpose: Purpose,
     ) -> Result<Opened, SearchError> {
         self.wait_ready().await?;
         let mut pass = Pass::default();
+        let ask = Ask {
+            role: target.asks(),
+            timeline: false,
+        };
         loop {
             let draw = self.draw();
             let picked = self.with_state(|state, now| state.pick(&pass.dialled, avoid, draw, now));
@@ -71,10 +76,15 @@ impl Shared {
                 biased;
                 () = self.wait_stopped() => return Err(SearchError::Stopped),
                 // A resolver or dialler given by the application may panic: that is this host's failure, not the search's.
-                dialled = AssertUnwindSafe(self.dialler.dial(&key, purpose)).catch_unwind() => dialled,
+                dialled = AssertUnwindSafe(self.dialler.dial(&key, purpose, ask)).catch_unwind() => dialled,
             };
             match dialled {
                 Ok(Ok(dialled)) => {
+                    if let Some(role) = dialled.role.filter(|role| target.fit(*role) == Fit::Unfit) {
+                        dialled.close_in_background();
+                        pass.unfit(reservation, role);
+                        continue;
+                    }
                     let counted = reservation.opened();
                     pass.accepted();
                     return Ok(Opened {
@@ -117,6 +127,20 @@ impl Pass {
                 .push((reservation, shortened(&error.to_string()).into_owned())),
             HostEffect::Nothing => drop(reservation),
         }
+    }
+
+    /// The host works and is not what is wanted.
+    fn unfit(&mut self, reservation: Reservation, role: Role) {
+        let reason = format!("the server is a {role}");
+        self.dialled.push(reservation.key().clone());
+        self.tried.push(HostTried {
+            host: reservation.key().clone(),
+            state: failure_in_words(FailureKind::ReadOnly),
+            reason: reason.clone(),
+            code: None,
+            age: Duration::ZERO,
+        });
+        reservation.failed(FailureKind::ReadOnly, &reason);
     }
 
     /// The dial panicked. What it panicked with is not shown: it may hold anything.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot};
+use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot, TargetSessionAttrs};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
@@ -22,6 +22,7 @@ const LOG_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
 pub(crate) struct Shared {
     state: Mutex<ClusterState>,
     pub(super) dialler: Dialler,
+    settings: Arc<Settings>,
     world: World,
     runtime: Handle,
     /// Tells the timer task that the next timer may have changed.
@@ -58,6 +59,7 @@ impl Shared {
         let shared = Arc::new_cyclic(|this| Shared {
             state: Mutex::new(state),
             dialler: Dialler::new(settings.clone(), world.clone()),
+            settings,
             world,
             runtime: Handle::current(),
             timer_moved: Notify::new(),
@@ -132,6 +134,11 @@ impl Shared {
 
     pub(crate) fn refresh(&self) {
         self.with_state(|state, now| state.refresh(now));
+    }
+
+    /// Which servers the cluster's own connections are wanted on.
+    pub(crate) fn target(&self) -> TargetSessionAttrs {
+        self.settings.target_session_attrs
     }
 
     /// One random draw from the world.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use pgsteer_core::hosts::Role;
 use pgsteer_core::pool::Session;
 use tokio_postgres::Client;
 
 use super::cancel::Canceller;
 use super::control::Handle;
 use super::driver::Driver;
+use super::session_setup::Answered;
 use super::tap::Wire;
 use crate::world::Endpoint;
 
@@ -32,6 +34,11 @@ pub(crate) struct Dialled {
     pub(crate) peer: Endpoint,
     /// Cancels what it is doing.
     pub(crate) canceller: Canceller,
+    /// What the server is, if it was asked.
+    pub(crate) role: Option<Role>,
+    /// The timeline it writes on, if it was asked and has one to tell.
+    #[allow(dead_code, reason = "asked by the probes of a split brain")]
+    pub(crate) timeline: Option<u32>,
 }
 
 impl Dialled {
@@ -52,6 +59,17 @@ impl Dialled {
             handle,
             peer,
             canceller,
+            role: None,
+            timeline: None,
+        }
+    }
+
+    /// The same, with what the server answered about itself.
+    pub(super) fn with_answers(self, answered: Answered) -> Self {
+        Dialled {
+            role: answered.role,
+            timeline: answered.timeline,
+            ..self
         }
     }
 

@@ -33,12 +33,13 @@ pub(crate) use discovery::Discovered;
 pub(crate) use driver::Driver;
 pub(crate) use ending::EndReason;
 pub(crate) use error::DialError;
+pub(crate) use session_setup::Ask;
 pub(crate) use tap::{TransactionStatus, Wire};
 
-use crate::config::{Settings, TargetSessionAttrs};
+use crate::config::Settings;
 use crate::world::{Endpoint, SocketOptions, World};
 use error::{Failure, Observed};
-use session_setup::{Setup, set_up};
+use session_setup::set_up;
 use tap::Tap;
 
 /// What a connection is opened for.
@@ -48,7 +49,7 @@ pub(crate) enum Purpose {
     Pool,
     /// To be handed out by a cluster, without a pool.
     Cluster,
-    /// To ask for the cluster's servers. Any server will do, whatever `target_session_attrs` says.
+    /// To ask for the cluster's servers. Any server will do, whatever its role.
     Discovery,
     /// To see whether a failed host works again.
     Probe,
@@ -82,19 +83,27 @@ impl Dialler {
     /// All addresses of a name are tried in order until one works; each but the last gets its even share of the time
     /// that is left. A refused login ends the attempt, since asking again would only bring a lock-out nearer.
     ///
+    /// What the server is asked about itself is in the result; whether that suits anybody is not judged here.
+    ///
     /// Cancel safe: dropping the future closes everything at once.
     ///
     /// # Errors
     ///
     /// What the address that came furthest failed with.
-    pub(crate) async fn dial(&self, host: &HostKey, purpose: Purpose) -> Result<Dialled, DialError> {
+    pub(crate) async fn dial(
+        &self,
+        host: &HostKey,
+        purpose: Purpose,
+        ask: Ask,
+    ) -> Result<Dialled, DialError> {
         let started = Instant::now();
-        self.attempt(host, purpose, started + self.settings.connect_timeout)
+        tracing::trace!(target: "pgsteer::dial", %host, ?purpose, "dialling");
+        self.attempt(host, ask, started + self.settings.connect_timeout)
             .await
             .map_err(|failure| DialError::new(failure, started.elapsed()))
     }
 
-    async fn attempt(&self, host: &HostKey, purpose: Purpose, deadline: Instant) -> Result<Dialled, Failure> {
+    async fn attempt(&self, host: &HostKey, ask: Ask, deadline: Instant) -> Result<Dialled, Failure> {
         let password = match timeout_at(deadline, self.password()).await {
             Ok(password) => password?,
             Err(_) => {
@@ -115,7 +124,7 @@ impl Dialler {
             let now = Instant::now();
             let share = now + deadline.saturating_duration_since(now) / left.max(1);
             left = left.saturating_sub(1);
-            let failure = match self.login(&endpoint, password.as_deref(), purpose, share).await {
+            let failure = match self.login(&endpoint, password.as_deref(), ask, share).await {
                 Ok(dialled) => return Ok(dialled),
                 Err(failure) => failure,
             };
@@ -138,7 +147,7 @@ impl Dialler {
         &self,
         endpoint: &Endpoint,
         password: Option<&[u8]>,
-        purpose: Purpose,
+        ask: Ask,
         deadline: Instant,
     ) -> Result<Dialled, Failure> {
         let began = Instant::now();
@@ -172,13 +181,13 @@ impl Dialler {
             }
         };
         let mut driver = Driver::new(connection, Arc::clone(&wire));
-        let setup = self.setup(purpose);
-        match timeout_at(deadline, driver.drive_while(set_up(&client, setup, &wire))).await {
+        let setup = set_up(&client, self.settings.statement_timeout, ask, &wire);
+        let answered = match timeout_at(deadline, driver.drive_while(setup)).await {
             Ok(done) => done?,
             Err(_) => return Err(late(Stage::SessionSetup, "did not answer the session's setup")),
-        }
+        };
         let canceller = Canceller::new(&client, endpoint.clone(), self.socket.clone(), self.world.clone());
-        Ok(Dialled::new(client, driver, wire, endpoint.clone(), canceller))
+        Ok(Dialled::new(client, driver, wire, endpoint.clone(), canceller).with_answers(answered))
     }
 
     /// Asks for the password. What a source panics with is not shown: it could hold the secret.
@@ -209,14 +218,6 @@ impl Dialler {
             config.options(options);
         }
         config
-    }
-
-    fn setup(&self, purpose: Purpose) -> Setup {
-        let wants_writes = self.settings.target_session_attrs == TargetSessionAttrs::ReadWrite;
-        Setup {
-            statement_timeout: self.settings.statement_timeout,
-            refuse_recovery: wants_writes && purpose != Purpose::Discovery,
-        }
     }
 
     fn in_time(&self) -> String {

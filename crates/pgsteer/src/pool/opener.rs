@@ -27,7 +27,9 @@ pub(super) fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>)
 
 async fn search(mut report: Report, avoid: Vec<HostKey>) {
     let (slot, epoch) = (report.slot, report.epoch);
-    match report.pool.cluster.shared().open(&avoid, Purpose::Pool).await {
+    let target = report.pool.settings.target_session_attrs;
+    let shared = report.pool.cluster.shared().clone();
+    match shared.open(target, &avoid, Purpose::Pool).await {
         Ok(opened) => {
             let Opened {
                 key,

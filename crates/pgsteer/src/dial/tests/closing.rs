@@ -266,7 +266,11 @@ async fn a_cancel_request_waits_until_the_server_has_passed_it_on() {
             .await;
         peer.end().await;
     }));
-    let dialled = world.dialler(config()).dial(&db(), Purpose::Pool).await.unwrap();
+    let dialled = world
+        .dialler(config())
+        .dial(&db(), Purpose::Pool, Ask::default())
+        .await
+        .unwrap();
     world.host(
         "10.0.0.1:5432",
         serves(|mut peer| async move {
@@ -287,7 +291,11 @@ async fn a_cancel_request_is_bounded() {
         peer.accept().await;
         peer.end().await;
     }));
-    let dialled = world.dialler(config()).dial(&db(), Purpose::Pool).await.unwrap();
+    let dialled = world
+        .dialler(config())
+        .dial(&db(), Purpose::Pool, Ask::default())
+        .await
+        .unwrap();
     let silent = serves(|peer| async move {
         pending::<()>().await;
         drop(peer);

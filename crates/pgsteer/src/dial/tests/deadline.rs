@@ -5,7 +5,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::TargetSessionAttrs;
 
 /// A server that says this after the startup message and then nothing more; tells when its socket closes.
 fn falls_silent_after(said: Vec<u8>) -> (Host, oneshot::Receiver<()>) {
@@ -39,11 +38,9 @@ async fn a_server_that_falls_silent_anywhere_costs_one_deadline_and_its_socket()
     ];
     for (name, said, stage) in cases {
         let (host, closed) = falls_silent_after(said);
-        let config = config()
-            .statement_timeout(Duration::from_secs(1))
-            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        let config = config().statement_timeout(Duration::from_secs(1));
         let began = Instant::now();
-        let error = dial(host, config).await.unwrap_err();
+        let error = dial_asking(host, config, ROLE).await.unwrap_err();
         assert_eq!(began.elapsed(), CONNECT_TIMEOUT, "{name}");
         assert_eq!(error.took(), CONNECT_TIMEOUT, "{name}");
         assert_eq!(error.stage(), stage, "{name}");
@@ -66,11 +63,9 @@ async fn a_server_that_answers_half_of_the_setup_costs_one_deadline() {
         peer.send(&[completed("SET"), ready(b'I')].concat()).await;
         peer.end().await;
     });
-    let config = config()
-        .statement_timeout(Duration::from_secs(1))
-        .target_session_attrs(TargetSessionAttrs::ReadWrite);
+    let config = config().statement_timeout(Duration::from_secs(1));
     let began = Instant::now();
-    let error = dial(host, config).await.unwrap_err();
+    let error = dial_asking(host, config, ROLE).await.unwrap_err();
     assert_eq!(
         (began.elapsed(), error.stage()),
         (CONNECT_TIMEOUT, Stage::SessionSetup)
@@ -84,7 +79,7 @@ async fn a_name_that_never_resolves_costs_one_deadline() {
     let began = Instant::now();
     let error = world
         .dialler(config())
-        .dial(&db(), Purpose::Pool)
+        .dial(&db(), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(
@@ -147,7 +142,11 @@ async fn an_address_that_hangs_leaves_the_others_of_its_name_their_share() {
         }),
     );
     let began = Instant::now();
-    let dialled = world.dialler(config()).dial(&db(), Purpose::Pool).await.unwrap();
+    let dialled = world
+        .dialler(config())
+        .dial(&db(), Purpose::Pool, Ask::default())
+        .await
+        .unwrap();
     assert_eq!(dialled.peer.to_string(), "10.0.0.2:5432");
     assert_eq!(began.elapsed(), CONNECT_TIMEOUT / 2);
 }

@@ -41,7 +41,10 @@ fn table(names: &[&str], rows: &[&[Option<&str>]]) -> Vec<u8> {
 
 async fn discover(world: &Scripted) -> Discovered {
     let dialler = world.dialler(config());
-    let dialled = dialler.dial(&db(), Purpose::Discovery).await.unwrap();
+    let dialled = dialler
+        .dial(&db(), Purpose::Discovery, Ask::default())
+        .await
+        .unwrap();
     dialler.discover(&db(), dialled).await
 }
 
@@ -228,7 +231,10 @@ async fn names_resolve_to_their_first_ipv4_address_and_hanging_ones_to_none_all_
 async fn a_dialled_name_that_no_longer_resolves_is_a_failure() {
     let world = Scripted::with(lists(table(&["host"], &[&[Some("10.0.0.7")]])));
     let dialler = world.dialler(config());
-    let dialled = dialler.dial(&db(), Purpose::Discovery).await.unwrap();
+    let dialled = dialler
+        .dial(&db(), Purpose::Discovery, Ask::default())
+        .await
+        .unwrap();
     world.0.lock().unwrap().names.clear();
     assert!(matches!(
         dialler.discover(&db(), dialled).await,

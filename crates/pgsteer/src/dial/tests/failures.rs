@@ -3,11 +3,9 @@
 use pgsteer_core::hosts::FailureKind;
 
 use super::*;
-use crate::config::TargetSessionAttrs;
 
 const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
 const REJECTED: HostEffect = HostEffect::Failed(FailureKind::Rejected);
-const READ_ONLY: HostEffect = HostEffect::Failed(FailureKind::ReadOnly);
 
 /// A server that answers the startup message with this, then closes.
 fn answers(said: impl Into<Vec<u8>>) -> Host {
@@ -178,7 +176,7 @@ async fn a_name_without_addresses_does_not_resolve() {
     for world in [Scripted::default(), Scripted::default().name("db", &[]).clone()] {
         let error = world
             .dialler(config())
-            .dial(&db(), Purpose::Pool)
+            .dial(&db(), Purpose::Pool, Ask::default())
             .await
             .unwrap_err();
         assert_eq!(
@@ -196,7 +194,7 @@ async fn the_address_that_came_furthest_names_the_failure() {
     world.host("10.0.0.2:5432", answers(fatal("57P03")));
     let error = world
         .dialler(config())
-        .dial(&db(), Purpose::Pool)
+        .dial(&db(), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(error.sqlstate(), Some("57P03"));
@@ -214,7 +212,7 @@ async fn a_refused_login_is_not_tried_at_the_other_addresses() {
         .host("10.0.0.1:5432", answers(fatal("28P01")));
     let error = world
         .dialler(config())
-        .dial(&db(), Purpose::Pool)
+        .dial(&db(), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(error.sqlstate(), Some("28P01"));
@@ -227,7 +225,7 @@ async fn addresses_are_dialled_once_each_and_mapped_ones_as_ipv4() {
     world.name("db", &["::ffff:10.0.0.1", "10.0.0.1", "fd00::1"]);
     world
         .dialler(config())
-        .dial(&db(), Purpose::Pool)
+        .dial(&db(), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(world.dialled(), ["10.0.0.1:5432", "[fd00::1]:5432"]);
@@ -239,7 +237,7 @@ async fn literals_and_socket_directories_are_dialled_without_a_look_up() {
     let dialler = world.dialler(config());
     for host in ["192.0.2.7", "fd00::7", "/run/postgresql"] {
         dialler
-            .dial(&HostKey::new(host, 6000), Purpose::Pool)
+            .dial(&HostKey::new(host, 6000), Purpose::Pool, Ask::default())
             .await
             .unwrap_err();
     }
@@ -264,7 +262,7 @@ async fn a_port_where_nothing_listens_is_an_error() {
         .port();
     let settings = Arc::new(config().settings().unwrap());
     let error = Dialler::new(settings, World::real())
-        .dial(&HostKey::new("127.0.0.1", port), Purpose::Pool)
+        .dial(&HostKey::new("127.0.0.1", port), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(error.evidence(), Evidence::Io(io::ErrorKind::ConnectionRefused));
@@ -276,7 +274,7 @@ async fn a_failing_password_source_blames_no_host_and_opens_no_socket() {
     let source = || async { Err::<String, _>(io::Error::other("vault is sealed")) };
     let error = world
         .dialler(config().password_source(source))
-        .dial(&db(), Purpose::Pool)
+        .dial(&db(), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(error.to_string(), "the password source failed: vault is sealed");
@@ -320,93 +318,6 @@ async fn a_missing_password_is_sent_empty() {
     assert_eq!(error.host_effect(), HostEffect::JudgeAtEndOfPass);
 }
 
-/// A server that accepts the login and answers the question for recovery with this.
-fn answers_recovery(answer: Vec<u8>) -> Host {
-    serves(move |mut peer| {
-        let answer = answer.clone();
-        async move {
-            peer.accept().await;
-            assert_eq!(peer.query().await.as_deref(), Some("SELECT pg_is_in_recovery()"));
-            peer.send(&answer).await;
-            peer.end().await;
-        }
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_a_clear_no_passes_the_recovery_check() {
-    let answer = |rows: &[&[Option<&str>]]| {
-        let width = rows.first().map_or(1, |values| values.len());
-        let mut bytes = columns(&vec!["x"; width]);
-        for values in rows {
-            bytes.extend(row(values));
-        }
-        [bytes, completed("SELECT 1"), ready(b'I')].concat()
-    };
-    type Failure = Option<(Evidence<'static>, HostEffect)>;
-    let cases: Vec<(&str, Vec<u8>, Failure)> = vec![
-        ("no", answer(&[&[Some("f")]]), None),
-        (
-            "yes",
-            answer(&[&[Some("t")]]),
-            Some((Evidence::InRecovery, READ_ONLY)),
-        ),
-        ("NULL", answer(&[&[None]]), Some((Evidence::BadServer, REJECTED))),
-        (
-            "a word",
-            answer(&[&[Some("maybe")]]),
-            Some((Evidence::BadServer, REJECTED)),
-        ),
-        ("no row", answer(&[]), Some((Evidence::BadServer, REJECTED))),
-        (
-            "two rows",
-            answer(&[&[Some("f")], &[Some("f")]]),
-            Some((Evidence::BadServer, REJECTED)),
-        ),
-        (
-            "two columns",
-            answer(&[&[Some("f"), Some("f")]]),
-            Some((Evidence::BadServer, REJECTED)),
-        ),
-        (
-            "no columns",
-            answer(&[&[]]),
-            Some((Evidence::BadServer, REJECTED)),
-        ),
-        (
-            "no such function",
-            [report(b'E', "ERROR", "42883", "no"), ready(b'I')].concat(),
-            Some((
-                Evidence::Server {
-                    fatal: false,
-                    sqlstate: "42883",
-                },
-                REJECTED,
-            )),
-        ),
-        (
-            "no query at all",
-            [message(b'I', &[]), ready(b'I')].concat(),
-            Some((Evidence::BadServer, REJECTED)),
-        ),
-    ];
-    for (name, said, expected) in cases {
-        let config = config().target_session_attrs(TargetSessionAttrs::ReadWrite);
-        match (dial(answers_recovery(said), config).await, expected) {
-            (Ok(_), None) => {}
-            (Err(error), Some((evidence, effect))) => {
-                assert_eq!(
-                    (error.evidence(), error.host_effect()),
-                    (evidence, effect),
-                    "{name}: {error}"
-                );
-                assert_eq!(error.stage(), Stage::SessionSetup, "{name}");
-            }
-            (result, _) => panic!("{name}: {:?}", result.err()),
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_connection_lost_during_setup_is_a_host_down() {
     let host = serves(|mut peer| async move {
@@ -417,56 +328,4 @@ async fn a_connection_lost_during_setup_is_a_host_down() {
         .await
         .unwrap_err();
     assert_eq!((error.stage(), error.host_effect()), (Stage::SessionSetup, DOWN));
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_purpose_is_set_up_as_it_needs() {
-    let cases = [
-        (
-            Purpose::Pool,
-            vec!["SET statement_timeout = 1500", "SELECT pg_is_in_recovery()"],
-        ),
-        (
-            Purpose::Cluster,
-            vec!["SET statement_timeout = 1500", "SELECT pg_is_in_recovery()"],
-        ),
-        (
-            Purpose::Probe,
-            vec!["SET statement_timeout = 1500", "SELECT pg_is_in_recovery()"],
-        ),
-        (Purpose::Discovery, vec!["SET statement_timeout = 1500"]),
-    ];
-    for (purpose, expected) in cases {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let host = serves({
-            let asked = asked.clone();
-            move |mut peer| {
-                let asked = asked.clone();
-                async move {
-                    peer.accept().await;
-                    while let Some(query) = peer.query().await {
-                        let answer = match query.starts_with("SET") {
-                            true => completed("SET"),
-                            false => [columns(&["x"]), row(&[Some("f")]), completed("SELECT 1")].concat(),
-                        };
-                        asked.lock().unwrap().push(query);
-                        peer.send(&[answer, ready(b'I')].concat()).await;
-                    }
-                }
-            }
-        });
-        let config = config()
-            .statement_timeout(Duration::from_millis(1500))
-            .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        let dialled = Scripted::with(host)
-            .dialler(config)
-            .dial(&db(), purpose)
-            .await
-            .unwrap();
-        assert_eq!(*asked.lock().unwrap(), expected, "{purpose:?}");
-        assert!(
-            dialled.session.is_quiet() && !dialled.session.is_dirty(),
-            "{purpose:?}"
-        );
-    }
 }

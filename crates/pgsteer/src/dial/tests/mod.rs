@@ -6,6 +6,7 @@ mod deadline;
 mod discovery;
 mod failures;
 mod real;
+mod role;
 mod session;
 
 use std::collections::HashMap;
@@ -150,11 +151,22 @@ fn db() -> HostKey {
     HostKey::new("db", 5432)
 }
 
+/// The question for the role.
+const ROLE: Ask = Ask {
+    role: true,
+    timeline: false,
+};
+
 /// Dials `db` in a world where it does this.
 async fn dial(host: Host, config: Config) -> Result<Dialled, DialError> {
+    dial_asking(host, config, Ask::default()).await
+}
+
+/// The same, asking this.
+async fn dial_asking(host: Host, config: Config, ask: Ask) -> Result<Dialled, DialError> {
     Scripted::with(host)
         .dialler(config)
-        .dial(&db(), Purpose::Pool)
+        .dial(&db(), Purpose::Pool, ask)
         .await
 }
 

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, TryStreamExt};
-use pgsteer_core::hosts::FailureKind;
+use pgsteer_core::hosts::{FailureKind, Role};
 use pgsteer_core::pool::GiveBack;
 use pgsteer_testkit::{DATABASE, PASSWORD, Server, USER, Universe};
 
@@ -34,7 +34,7 @@ fn dialler(config: Config) -> Dialler {
 
 async fn open(server: &Server) -> Open {
     let dialled = dialler(real_config())
-        .dial(&key(server), Purpose::Pool)
+        .dial(&key(server), Purpose::Pool, Ask::default())
         .await
         .unwrap();
     Open::from(dialled).await
@@ -65,12 +65,16 @@ async fn a_connection_is_set_up_as_configured() {
     let universe = Universe::builder().servers(1).start();
     let config = real_config()
         .statement_timeout(Duration::from_millis(1234))
-        .target_session_attrs(TargetSessionAttrs::ReadWrite)
         .options("-c geqo=off");
+    let ask = Ask {
+        role: true,
+        timeline: true,
+    };
     let dialled = dialler(config)
-        .dial(&key(universe.server(0)), Purpose::Pool)
+        .dial(&key(universe.server(0)), Purpose::Pool, ask)
         .await
         .unwrap();
+    assert_eq!((dialled.role, dialled.timeline), (Some(Role::Primary), Some(1)));
     assert!(dialled.session.is_quiet() && !dialled.session.is_dirty());
     assert_eq!(dialled.wire.said().in_hot_standby, Some(false));
     let open = Open::from(dialled).await;
@@ -93,10 +97,13 @@ async fn every_kind_of_login_works_and_a_wrong_password_is_the_servers_to_refuse
             .configure(0, |server| server.auth(method))
             .start();
         let key = key(universe.server(0));
-        dialler(real_config()).dial(&key, Purpose::Pool).await.unwrap();
+        dialler(real_config())
+            .dial(&key, Purpose::Pool, Ask::default())
+            .await
+            .unwrap();
         for wrong in ["wrong", ""] {
             let error = dialler(real_config().password(wrong))
-                .dial(&key, Purpose::Pool)
+                .dial(&key, Purpose::Pool, Ask::default())
                 .await
                 .unwrap_err();
             assert_eq!(error.sqlstate(), Some("28P01"), "{method} {wrong:?}: {error}");
@@ -110,7 +117,10 @@ async fn a_server_is_reached_by_its_socket_directory() {
     let universe = Universe::builder().servers(1).start();
     let server = universe.server(0);
     let key = HostKey::new(server.socket_folder().to_str().unwrap(), server.port());
-    let dialled = dialler(real_config()).dial(&key, Purpose::Cluster).await.unwrap();
+    let dialled = dialler(real_config())
+        .dial(&key, Purpose::Cluster, Ask::default())
+        .await
+        .unwrap();
     let client = dialled.run_detached(());
     client.simple_query("SELECT 1").await.unwrap();
 }
@@ -121,7 +131,7 @@ async fn a_frozen_server_costs_one_deadline() {
     universe.server(0).freeze();
     let config = real_config().connect_timeout(Duration::from_millis(300));
     let error = dialler(config)
-        .dial(&key(universe.server(0)), Purpose::Pool)
+        .dial(&key(universe.server(0)), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();
     assert_eq!(error.host_effect(), HostEffect::Failed(FailureKind::Down));
@@ -201,7 +211,7 @@ async fn a_query_nobody_waits_for_keeps_the_session_parked_until_it_is_cancelled
     let universe = Universe::builder().servers(1).start();
     let server = universe.server(0);
     let dialled = dialler(real_config())
-        .dial(&key(server), Purpose::Pool)
+        .dial(&key(server), Purpose::Pool, Ask::default())
         .await
         .unwrap();
     let canceller = dialled.canceller.clone();
@@ -436,7 +446,10 @@ async fn a_real_cluster_lists_its_servers_and_a_plain_server_says_it_is_none() {
         .start();
     let dialler = dialler(real_config());
     let first = key(universe.server(0));
-    let dialled = dialler.dial(&first, Purpose::Discovery).await.unwrap();
+    let dialled = dialler
+        .dial(&first, Purpose::Discovery, Ask::default())
+        .await
+        .unwrap();
     match dialler.discover(&first, dialled).await {
         Discovered::Servers {
             rows,
@@ -457,7 +470,10 @@ async fn a_real_cluster_lists_its_servers_and_a_plain_server_says_it_is_none() {
         other => panic!("{other:?}"),
     }
     let plain = key(universe.server(2));
-    let dialled = dialler.dial(&plain, Purpose::Discovery).await.unwrap();
+    let dialled = dialler
+        .dial(&plain, Purpose::Discovery, Ask::default())
+        .await
+        .unwrap();
     assert!(matches!(
         dialler.discover(&plain, dialled).await,
         Discovered::NoFunction
