@@ -1,15 +1,14 @@
-//! Looking into a running server, and changing what it lets in: SQL, sessions, login rules, files, its log.
+//! Looking into a running server: SQL, sessions, files, its log.
 
 use std::fs;
+use std::process::{Command, Stdio};
 
-use crate::DATABASE;
 use crate::failure::{During as _, Failure, Outcome, or_fail};
 use crate::listing::literal;
 use crate::log::Log;
-use crate::postmaster::LIMIT;
-use crate::processes::wait_until;
 use crate::server::Server;
-use crate::sql::{ADMIN, Rows, Session, SqlError};
+use crate::sql::{Rows, Session, SqlError};
+use crate::{DATABASE, PASSWORD, USER};
 
 impl Server {
     /// Runs SQL as superuser in [`DATABASE`] and gives the rows.
@@ -59,25 +58,36 @@ impl Server {
         self.sql(&format!("SELECT pg_terminate_backend({backend}, 10000)")) == [[Some("t".to_owned())]]
     }
 
-    /// Sets who may log in over TCP: `pg_hba.conf` lines, which replace the former ones, in force when this returns.
-    /// The testkit's own way in stays.
+    /// Logs in by libpq, PostgreSQL's own client, as [`USER`] over TCP, runs SQL and gives the rows, a line each; or
+    /// what libpq said. `parameters` are further connection parameters as key=value, which override the usual ones.
+    ///
+    /// # Panics
+    /// When there is no `psql` beside the server programs, saying what to install.
     #[track_caller]
-    pub fn set_hba(&self, lines: &[&str]) {
-        or_fail(self.note_hba(Some(lines)).and_then(|()| self.reload()));
-    }
-
-    /// Puts the usual `pg_hba.conf` lines back.
-    #[track_caller]
-    pub fn reset_hba(&self) {
-        or_fail(self.note_hba(None).and_then(|()| self.reload()));
-    }
-
-    pub(crate) fn write_hba(&self, lines: &[String]) -> Outcome<()> {
-        // `all` does not stand for replication.
-        let own = format!(
-            "local all {ADMIN} trust\nlocal replication {ADMIN} trust\nhost all {ADMIN} all reject\n"
+    pub fn libpq(&self, parameters: &str, sql: &str) -> Result<String, String> {
+        let psql = or_fail(self.programs.further_path("psql"));
+        let mut command = Command::new(psql);
+        let (host, port) = (self.host(), self.port());
+        command.arg("-XAtw").arg("-c").arg(sql).arg("-d").arg(format!(
+            "host={host} port={port} user={USER} password={PASSWORD} dbname={DATABASE} {parameters}"
+        ));
+        // What the tester's own environment says about PostgreSQL is not meant for this.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"PG")) {
+            command.env_remove(name);
+        }
+        let output = or_fail(
+            command
+                .env("LC_ALL", "C")
+                .stdin(Stdio::null())
+                .output()
+                .during("psql"),
         );
-        self.try_write_file("pg_hba.conf", &format!("{own}{}\n", lines.join("\n")))
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() {
+            Ok(text(&output.stdout))
+        } else {
+            Err(text(&output.stderr))
+        }
     }
 
     /// Writes a file into the data folder, readable by the server only. In an HA set, a node that rejoins gets its
@@ -101,19 +111,5 @@ impl Server {
         let path = self.folder.join("log");
         let bytes = or_fail(fs::read(&path).at("cannot read", &path));
         Log::parse(&String::from_utf8_lossy(&bytes))
-    }
-
-    /// Makes the server read its configuration files again and waits until new sessions see them.
-    pub(crate) fn reload(&self) -> Outcome<()> {
-        let loaded = || self.try_sql("SELECT pg_conf_load_time()");
-        let before = loaded()?;
-        self.try_sql("SELECT pg_reload_conf()")?;
-        if wait_until(LIMIT, || loaded().is_ok_and(|now| now != before)) {
-            return Ok(());
-        }
-        Err(Failure::new(format!(
-            "{} did not read its configuration again",
-            self.address()
-        )))
     }
 }

@@ -42,10 +42,12 @@ mod postmaster;
 mod processes;
 mod programs;
 mod server;
+mod settings;
 mod site;
 mod spec;
 mod sql;
 mod template;
+mod tls;
 mod universe;
 mod watcher;
 
@@ -55,6 +57,7 @@ pub use log::{Log, LogLine};
 pub use server::Server;
 pub use spec::ServerSpec;
 pub use sql::{Rows, SqlError};
+pub use tls::{Tls, TlsFiles};
 pub use universe::{Builder, Universe};
 
 /// The role that tests log in as. It is no superuser, so it meets connection limits as an application does.

@@ -53,10 +53,16 @@ impl Programs {
         self.command(&self.folder.join(name))
     }
 
-    /// One of the programs that only some tests need.
+    /// One of the programs that only some tests need, run as the servers' account.
     pub(crate) fn further_program(&self, name: &str) -> Outcome<Command> {
-        if self.folder.join(name).is_file() {
-            return Ok(self.server_program(name));
+        Ok(self.command(&self.further_path(name)?))
+    }
+
+    /// Where one of those programs is.
+    pub(crate) fn further_path(&self, name: &str) -> Outcome<PathBuf> {
+        let path = self.folder.join(name);
+        if path.is_file() {
+            return Ok(path);
         }
         Err(Failure::new(format!(
             "{name} is not in {}. On Debian and Ubuntu the package `postgresql` brings it (apt-get install \

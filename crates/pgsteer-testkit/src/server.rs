@@ -1,7 +1,6 @@
 //! One server of a universe: its process, its files, and what a test may do to it. Signals go only to processes seen
 //! to work in this server's own data folder.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +12,10 @@ use crate::listing::{Listing, literal};
 use crate::postmaster::{LIMIT, Process, Readiness, start_bare};
 use crate::processes::{is_stopped, signal, signal_others, wait_until, working_in};
 use crate::programs::Programs;
+use crate::settings::Wanted;
 use crate::site::Site;
-use crate::spec::{RESERVED_SESSIONS, SESSIONS, ServerSpec};
+use crate::spec::ServerSpec;
+use crate::tls::Authority;
 use crate::{DATABASE, PASSWORD, USER};
 
 /// One PostgreSQL server. Got from [`Universe::server`](crate::Universe::server) or
@@ -26,24 +27,15 @@ pub struct Server {
     pub(crate) spec: ServerSpec,
     pub(crate) programs: Arc<Programs>,
     /// What it lists; `None` for a node of an HA set, which lists nothing and may be a standby.
-    listing: Option<Arc<Mutex<Listing>>>,
+    pub(crate) listing: Option<Arc<Mutex<Listing>>>,
+    pub(crate) authority: Arc<Authority>,
     pub(crate) folder: PathBuf,
     state: Mutex<State>,
 }
 
-/// A file that the template's configuration includes, of what may change without a restart.
-pub(crate) const RELOADED: &str = "testkit.conf";
-
 #[derive(Debug)]
-struct State {
-    /// Given on the command line, in force until the next start.
-    settings: BTreeMap<String, String>,
-    /// In [`RELOADED`], in force from the next reload on.
-    reloaded: BTreeMap<String, String>,
-    /// How many sessions it takes beside those kept back for the testkit.
-    sessions: u32,
-    /// Lines of `pg_hba.conf` after the testkit's own.
-    hba: Vec<String>,
+pub(crate) struct State {
+    pub(crate) wanted: Wanted,
     process: Option<Process>,
     frozen: bool,
 }
@@ -57,10 +49,7 @@ impl Server {
         listing: Option<Arc<Mutex<Listing>>>,
     ) -> Self {
         let state = Mutex::new(State {
-            settings: spec.settings.clone(),
-            reloaded: BTreeMap::new(),
-            sessions: spec.sessions,
-            hba: spec.hba(),
+            wanted: Wanted::new(&spec),
             process: None,
             frozen: false,
         });
@@ -70,6 +59,7 @@ impl Server {
             spec,
             programs: Arc::clone(&site.programs),
             listing,
+            authority: Arc::clone(&site.authority),
             folder: site.server_folder(index),
             state,
         }
@@ -79,7 +69,8 @@ impl Server {
     pub(crate) fn lay_out(&self, template: &Path) -> Outcome<()> {
         fs::create_dir(&self.folder).at("cannot make", &self.folder)?;
         self.programs.give(&self.folder)?;
-        crate::template::copy(&self.programs, template, &self.data_folder())
+        crate::template::copy(&self.programs, template, &self.data_folder())?;
+        self.issue_certificate()
     }
 
     /// Makes its files from the template and starts it.
@@ -156,16 +147,8 @@ impl Server {
             return Ok(());
         }
         // A base backup or a rewind brings another server's files.
-        self.write_hba(&state.hba)?;
-        self.write_reloaded(&state.reloaded)?;
-        let mut settings = state.settings.clone();
-        let (name, value) = self.limit(state.sessions)?;
-        settings.entry(name.to_owned()).or_insert(value.to_string());
-        let addresses: Vec<&str> = std::iter::once(self.host.as_str())
-            .chain(self.spec.public_ip.as_deref())
-            .collect();
-        settings.insert("listen_addresses".to_owned(), addresses.join(","));
-        settings.insert("port".to_owned(), self.port.to_string());
+        self.write_configuration(&state.wanted)?;
+        let settings = self.start_settings(&state.wanted)?;
         let readiness = if self.is_made_cold(&state) {
             Readiness::Replaying
         } else {
@@ -284,85 +267,6 @@ impl Server {
         self.bring_listing()
     }
 
-    /// Restarts it with another limit of sessions, not counting those kept back for the testkit.
-    ///
-    /// # Panics
-    /// When a node of an HA set is to take none or more than 100.
-    #[track_caller]
-    pub fn set_max_connections(&self, limit: u32) {
-        self.state().sessions = limit;
-        or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
-    }
-
-    /// The setting that limits sessions to this many.
-    fn limit(&self, sessions: u32) -> Outcome<(&'static str, u32)> {
-        if self.listing.is_some() {
-            return Ok(("max_connections", sessions + RESERVED_SESSIONS));
-        }
-        // A standby must have as many slots as its primary, so they stay and more of them are kept back.
-        if (1..=SESSIONS).contains(&sessions) {
-            return Ok((
-                "superuser_reserved_connections",
-                SESSIONS + RESERVED_SESSIONS - sessions,
-            ));
-        }
-        Err(Failure::new(format!(
-            "a node of an HA set takes 1 to {SESSIONS} sessions, not {sessions}"
-        )))
-    }
-
-    /// Restarts it with another value of any setting.
-    #[track_caller]
-    pub fn set_setting(&self, name: &str, value: &str) {
-        self.state().settings.insert(name.to_owned(), value.to_owned());
-        or_fail(self.try_stop_fast().and_then(|()| self.try_start()));
-    }
-
-    /// Changes settings without a restart; an empty value goes back to the default. In force when this returns, if
-    /// the server runs, else from its next start on.
-    ///
-    /// # Panics
-    /// When the server is frozen or takes no sessions. A setting that needs a restart stays as it was; see
-    /// [`Server::set_setting`].
-    #[track_caller]
-    pub fn reload_settings(&self, settings: &[(&str, &str)]) {
-        or_fail(self.try_reload_settings(settings));
-    }
-
-    pub(crate) fn try_reload_settings(&self, settings: &[(&str, &str)]) -> Outcome<()> {
-        self.note_settings(settings);
-        self.write_reloaded(&self.state().reloaded)?;
-        if self.is_running() { self.reload() } else { Ok(()) }
-    }
-
-    /// Has these settings in force from the next start on.
-    pub(crate) fn note_settings(&self, settings: &[(&str, &str)]) {
-        let reloaded = &mut self.state().reloaded;
-        for (name, value) in settings {
-            match *value {
-                "" => reloaded.remove(*name),
-                value => reloaded.insert((*name).to_owned(), value.to_owned()),
-            };
-        }
-    }
-
-    fn write_reloaded(&self, settings: &BTreeMap<String, String>) -> Outcome<()> {
-        let lines = settings
-            .iter()
-            .map(|(name, value)| format!("{name} = {}\n", literal(Some(value))));
-        self.try_write_file(RELOADED, &lines.collect::<String>())
-    }
-
-    /// Who may log in from the next start on. `None` for the usual rules.
-    pub(crate) fn note_hba(&self, lines: Option<&[&str]>) -> Outcome<()> {
-        let mut state = self.state();
-        state.hba = match lines {
-            Some(lines) => lines.iter().map(|line| (*line).to_owned()).collect(),
-            None => self.spec.hba(),
-        };
-        self.write_hba(&state.hba)
-    }
-
     /// Signals its postmaster only.
     pub(crate) fn tell_postmaster(&self, what: Signal) -> Outcome<()> {
         let mut state = self.state();
@@ -388,6 +292,7 @@ impl Server {
 
     fn is_made_cold(&self, state: &State) -> bool {
         state
+            .wanted
             .settings
             .get("hot_standby")
             .is_some_and(|value| value == "off")
@@ -431,7 +336,7 @@ impl Server {
     }
 
     /// A test that panicked in the middle of a call must still be able to clean up, so poison means nothing here.
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,6 +11,7 @@ use crate::ports::{self, Port};
 use crate::programs::Programs;
 use crate::server::Server;
 use crate::template::{self, Kind};
+use crate::tls::Authority;
 use crate::watcher::Watcher;
 
 /// The ground that one set of servers stands on. An owner's fields are dropped in order, so it comes first there: its
@@ -21,6 +22,7 @@ pub(crate) struct Site {
     _folder: TempDir,
     _ports: Vec<Port>,
     pub(crate) programs: Arc<Programs>,
+    pub(crate) authority: Arc<Authority>,
     pub(crate) path: PathBuf,
     pub(crate) template: PathBuf,
     /// Loopback address and port of each server.
@@ -47,6 +49,7 @@ impl Site {
         programs.give(&path)?;
         let watcher = Watcher::over(&path, &programs)?;
 
+        let authority = Arc::new(Authority::establish(&path.join("tls"))?);
         let hosts: Vec<String> = (1..=servers).map(|number| format!("127.0.0.{number}")).collect();
         let mut checked = hosts.clone();
         checked.extend_from_slice(further);
@@ -61,6 +64,7 @@ impl Site {
             _folder: folder,
             _ports: ports,
             programs,
+            authority,
             path,
             template,
             addresses,

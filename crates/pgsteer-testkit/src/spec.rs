@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::tls::Tls;
+
 /// What one server is to be. Starts out as a primary in `gcp.us-east1`, zone `us-east1-b` for the first server, `-c`
 /// for the second and so on, with scram-sha-256 logins and 100 connections.
 #[derive(Clone, Debug)]
@@ -12,6 +14,7 @@ pub struct ServerSpec {
     pub(crate) auth: String,
     pub(crate) public_ip: Option<String>,
     pub(crate) sessions: u32,
+    pub(crate) tls: Option<Tls>,
     pub(crate) settings: BTreeMap<String, String>,
 }
 
@@ -29,6 +32,7 @@ impl ServerSpec {
             auth: "scram-sha-256".to_owned(),
             public_ip: None,
             sessions: SESSIONS,
+            tls: None,
             settings: BTreeMap::new(),
         }
     }
@@ -71,6 +75,13 @@ impl ServerSpec {
         self
     }
 
+    /// Speaks TLS. Default: none, so an SSLRequest is answered with `N`.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// A second loopback address, such as `127.0.0.21`, that the server listens on and reports as its public IP.
     /// Default: the server reports an empty text, as a YugabyteDB server without one does.
     #[must_use]
@@ -92,15 +103,6 @@ impl ServerSpec {
     pub fn log_statements(self) -> Self {
         self.setting("log_statement", "all")
             .setting("log_min_duration_statement", "0")
-    }
-
-    /// The usual lines of `pg_hba.conf`.
-    pub(crate) fn hba(&self) -> Vec<String> {
-        let auth = &self.auth;
-        vec![
-            format!("local all all {auth}"),
-            format!("host all all 127.0.0.0/8 {auth}"),
-        ]
     }
 
     /// Any other server setting, given on the server's command line.

@@ -15,7 +15,7 @@ use crate::listing::{literal, table_sql};
 use crate::log::LINE_PREFIX;
 use crate::postmaster::{Readiness, start_bare};
 use crate::programs::Programs;
-use crate::server::RELOADED;
+use crate::settings::RELOADED;
 use crate::spec::{RESERVED_SESSIONS, SESSIONS};
 use crate::sql::{ADMIN, Session};
 use crate::watcher::Watcher;

@@ -8,6 +8,7 @@ use crate::server::Server;
 use crate::site::{Site, for_each_at_once};
 use crate::spec::ServerSpec;
 use crate::template::Kind;
+use crate::tls::TlsFiles;
 use crate::{DATABASE, PASSWORD, USER};
 
 /// A set of real servers that list each other. See the [crate's page](crate).
@@ -159,6 +160,12 @@ impl Universe {
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgresql://{USER}:{PASSWORD}@{}/{DATABASE}", self.addresses())
+    }
+
+    /// Certificates for the clients of servers that speak TLS.
+    #[must_use]
+    pub fn tls_files(&self) -> &TlsFiles {
+        &self.site.authority.files
     }
 
     /// How many sessions clients of this application name hold, by server. A server that is down holds none.

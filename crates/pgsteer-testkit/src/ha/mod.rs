@@ -13,6 +13,7 @@ use crate::server::Server;
 use crate::site::{Site, for_each_at_once};
 use crate::spec::ServerSpec;
 use crate::template::Kind;
+use crate::tls::TlsFiles;
 use crate::{DATABASE, PASSWORD, USER};
 
 pub use roles::Rejoined;
@@ -194,6 +195,12 @@ impl HaSet {
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgresql://{USER}:{PASSWORD}@{}/{DATABASE}", self.addresses())
+    }
+
+    /// Certificates for the clients of servers that speak TLS.
+    #[must_use]
+    pub fn tls_files(&self) -> &TlsFiles {
+        &self.site.authority.files
     }
 
     /// How many sessions clients of this application name hold, by node. A node that is down or a cold standby holds

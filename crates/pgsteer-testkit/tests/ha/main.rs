@@ -1,10 +1,13 @@
 //! The HA set and its companions do what they say. Clients here are plain tokio-postgres ones over TCP.
 
+#![expect(clippy::unwrap_used, reason = "a helper that cannot go on fails its test")]
+
 use pgsteer_testkit::{DATABASE, PASSWORD, Server, USER};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
 mod roles;
 mod set;
+mod tls;
 
 /// Logs in over TCP as the tests' usual user.
 async fn log_in(server: &Server, application: &str) -> Result<Client, Error> {
