@@ -3,6 +3,8 @@
 //! snapshot answers at once even while connects hang.
 
 mod connection;
+mod joining;
+mod membership;
 mod refresh;
 mod reservation;
 mod search;
@@ -14,19 +16,24 @@ use std::sync::Arc;
 use pgsteer_core::hosts::Snapshot;
 
 pub use connection::ClusterConnection;
+pub(crate) use membership::Membership;
 pub(crate) use reservation::Counted;
 pub(crate) use search::{Opened, SearchError};
 pub(crate) use shared::{Shared, now};
 
-use crate::config::Config;
+use crate::config::{Config, Settings};
 use crate::dial::Purpose;
 use crate::error::Error;
 use crate::world::World;
+use membership::MadeBy;
 
 /// Placement and failover without a pool, for code that manages its own connections.
 ///
 /// A cluster discovers its servers, keeps count of the connections opened through it, leaves failed hosts out and
-/// probes them at each refresh. It stops when the last clone is dropped; connections opened through it live on.
+/// probes them at each refresh. It stops when the last clone and the last pool on it are dropped; connections opened
+/// through it live on. One that a [`Pool`](crate::Pool) made for itself stops with the last pool on it.
+///
+/// Several pools can share what one cluster knows: [`Pool::start_on`](crate::Pool::start_on).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), pgsteer::Error> {
@@ -74,13 +81,28 @@ impl Cluster {
     pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
         let settings = Arc::new(config.settings()?);
         config.warn_without_effect();
-        Ok(Self::from_shared(Shared::start(settings, world)))
+        Ok(Self::made_by(MadeBy::Application, settings, world))
     }
 
-    pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
+    /// A cluster for a pool, and for those that are put beside it: it ends with the last of them.
+    pub(crate) fn for_pool(settings: Arc<Settings>, world: World) -> Self {
+        Self::made_by(MadeBy::Pool, settings, world)
+    }
+
+    fn made_by(made_by: MadeBy, settings: Arc<Settings>, world: World) -> Self {
+        let shared = Shared::start(settings, world, made_by);
         Cluster {
             handle: Arc::new(Handle { shared }),
         }
+    }
+
+    /// A place for a pool with these settings.
+    ///
+    /// # Errors
+    /// [`Error::Config`] if they say something else of the cluster than its own; [`Error::Closed`] if it is stopped.
+    pub(crate) fn join(&self, settings: &Settings) -> Result<Membership, Error> {
+        joining::check(&self.shared().settings, settings)?;
+        Membership::join(self.shared())
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

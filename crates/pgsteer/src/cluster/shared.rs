@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use super::membership::{MadeBy, Members};
 use super::search::SearchError;
 use crate::config::Settings;
 use crate::dial::Dialler;
@@ -22,7 +23,8 @@ const LOG_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
 pub(crate) struct Shared {
     state: Mutex<ClusterState>,
     pub(super) dialler: Dialler,
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) members: Members,
     world: World,
     runtime: Handle,
     /// Tells the timer task that the next timer may have changed.
@@ -44,7 +46,7 @@ struct Tasks {
 
 impl Shared {
     /// Starts the cluster's timer task and whatever the fresh state asks for.
-    pub(crate) fn start(settings: Arc<Settings>, world: World) -> Arc<Self> {
+    pub(super) fn start(settings: Arc<Settings>, world: World, made_by: MadeBy) -> Arc<Self> {
         let options = ClusterOptions {
             load_balance: settings.load_balance,
             topology_keys: settings.topology_keys.clone(),
@@ -60,6 +62,7 @@ impl Shared {
             state: Mutex::new(state),
             dialler: Dialler::new(settings.clone(), world.clone()),
             settings,
+            members: Members::new(made_by),
             world,
             runtime: Handle::current(),
             timer_moved: Notify::new(),

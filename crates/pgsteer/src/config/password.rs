@@ -74,6 +74,16 @@ impl Password {
         }
     }
 
+    /// Whether both are the same secret, or one and the same source.
+    pub(crate) fn is_same(&self, other: &Password) -> bool {
+        match (self, other) {
+            (Password::None, Password::None) => true,
+            (Password::Secret(ours), Password::Secret(theirs)) => ours == theirs,
+            (Password::Source(ours), Password::Source(theirs)) => Arc::ptr_eq(ours, theirs),
+            _ => false,
+        }
+    }
+
     /// Whether there is one, fixed or asked for.
     pub(super) fn is_set(&self) -> bool {
         !matches!(self, Password::None)

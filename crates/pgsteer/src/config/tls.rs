@@ -78,7 +78,7 @@ pub enum RootCerts {
 }
 
 /// Everything a configuration says of TLS.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(dead_code, reason = "options of TLS have their place before their use")]
 pub(crate) struct Tls {
     pub(crate) mode: SslMode,

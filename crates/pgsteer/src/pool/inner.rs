@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::holders::Holders;
 use super::status::{Status, Totals};
 use super::tenant::Tenant;
-use crate::cluster::{Cluster, SearchError};
+use crate::cluster::{Cluster, Membership, SearchError};
 use crate::config::Settings;
 use crate::dial::{EndReason, Handle};
 use crate::error::{Error, Exhausted, HostTried, failure_in_words};
@@ -88,6 +88,8 @@ pub(super) struct Inner {
     pub(super) sheets: Box<[Sheet]>,
     pub(super) settings: Arc<Settings>,
     pub(super) cluster: Cluster,
+    /// Given up when the pool is closed.
+    pub(super) membership: Membership,
     pub(super) planner: Mutex<Planner>,
     pub(super) holders: Holders,
     pub(super) counters: Counters,
@@ -105,6 +107,8 @@ pub(super) struct Inner {
     pub(super) login_refused: AtomicBool,
     /// How many connections are open: idle, leased or settling.
     pub(super) live: watch::Sender<u32>,
+    /// Set when the pool is shut down.
+    pub(super) closed: watch::Sender<bool>,
     /// Set when the last connection is gone after a shutdown.
     pub(super) drained: watch::Sender<bool>,
 }
@@ -220,6 +224,22 @@ impl Inner {
                 .collect(),
             holders: self.holders.held(super::now(), |slot| self.leased_uses(slot)),
             totals: self.counters.totals(),
+        }
+    }
+
+    /// The pool has no more use for its cluster, and whoever waits for connections to open is told so.
+    pub(super) fn leave_cluster(&self) {
+        self.closed.send_replace(true);
+        self.membership.leave();
+    }
+
+    /// Returns once the pool is shut down, or its cluster has been stopped, so that nothing will open any more.
+    pub(super) async fn wait_closed(&self) {
+        let mut closed = self.closed.subscribe();
+        tokio::select! {
+            // The sender lives in `self`, so this ends only by the value.
+            _ = closed.wait_for(|closed| *closed) => {}
+            () = self.cluster.shared().wait_stopped() => {}
         }
     }
 

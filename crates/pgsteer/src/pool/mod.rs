@@ -27,8 +27,8 @@ pub use guard::{Conn, ConnRef, TransactionStatus};
 pub use holders::Holder;
 pub use status::{Closed, Status, Totals};
 
-use crate::cluster::{Cluster, Shared, now};
-use crate::config::{Config, Settings};
+use crate::cluster::{Cluster, now};
+use crate::config::{Config, Settings, TargetSessionAttrs};
 use crate::error::Error;
 use crate::world::World;
 use holders::Holders;
@@ -100,7 +100,62 @@ impl Pool {
     pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
         let settings = Arc::new(config.settings()?);
         config.warn_without_effect();
-        let cluster = Cluster::from_shared(Shared::start(settings.clone(), world));
+        let cluster = Cluster::for_pool(settings.clone(), world);
+        Self::begin(cluster, settings)
+    }
+
+    /// Starts a pool on a cluster that is there already, beside whatever else uses it: what one of them learns of a
+    /// host, all know, and its connections count as the host's load for all. Returns at once.
+    ///
+    /// The options of hosts, login, TLS, sockets and placement must be those of the cluster, since it is the cluster
+    /// that opens the connections. `target_session_attrs` and all options of the pool are the pool's own. The cluster
+    /// goes on when the pool is closed.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), pgsteer::Error> {
+    /// use pgsteer::config::{Config, TargetSessionAttrs};
+    /// use pgsteer::{Cluster, Pool};
+    ///
+    /// let config = "postgresql://app@pg1,pg2,pg3/app".parse::<Config>()?;
+    /// let cluster = Cluster::start(config.clone())?;
+    /// let writes = config.clone().target_session_attrs(TargetSessionAttrs::ReadWrite);
+    /// let reads = config.target_session_attrs(TargetSessionAttrs::PreferStandby).pool_size(30);
+    /// let writes = Pool::start_on(&cluster, writes)?;
+    /// let reads = Pool::start_on(&cluster, reads)?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Config`] when an option is bad, or is the cluster's and differs from what it was started with;
+    /// [`Error::Closed`] when the cluster has been stopped.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start_on(cluster: &Cluster, config: Config) -> Result<Self, Error> {
+        let settings = Arc::new(config.settings()?);
+        config.warn_without_effect();
+        Self::begin(cluster.clone(), settings)
+    }
+
+    /// Starts another pool with the same options on the same cluster, whose connections are wanted on other servers: a
+    /// pool for reads beside one for writes, say. Returns at once. Each of the two is closed for itself; a cluster that
+    /// the first made for itself goes on until both are.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the cluster has been stopped, as that of a closed pool is.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn with_target(&self, target: TargetSessionAttrs) -> Result<Self, Error> {
+        let settings = Settings {
+            target_session_attrs: target,
+            ..Settings::clone(&self.inner().settings)
+        };
+        Self::begin(self.cluster().clone(), Arc::new(settings))
+    }
+
+    fn begin(cluster: Cluster, settings: Arc<Settings>) -> Result<Self, Error> {
+        let membership = cluster.join(&settings)?;
         let (keeper, messages) = mpsc::unbounded_channel();
         let nudge = Arc::new(Notify::new());
         let to_keeper = ToKeeper {
@@ -122,6 +177,8 @@ impl Pool {
             login_refused: AtomicBool::new(false),
             live: watch::Sender::new(0),
             drained: watch::Sender::new(false),
+            closed: watch::Sender::new(false),
+            membership,
             cluster,
             settings,
         });
@@ -199,7 +256,7 @@ impl Pool {
         self.inner().status()
     }
 
-    /// The cluster behind the pool: its snapshot, and refreshes on demand.
+    /// The cluster behind the pool: its snapshot, and refreshes on demand. Other pools may be on it as well.
     pub fn cluster(&self) -> &Cluster {
         &self.inner().cluster
     }
@@ -221,8 +278,7 @@ impl Pool {
         }
         tokio::select! {
             biased;
-            // The first thing that happens to a pool that is closed.
-            () = self.inner().cluster.shared().wait_stopped() => Err(Error::Closed),
+            () = self.inner().wait_closed() => Err(Error::Closed),
             _ = live.wait_for(|live| *live >= n) => Ok(()),
             () = tokio::time::sleep(deadline) => {
                 Err(self.inner().exhausted(now().saturating_duration_since(started)))

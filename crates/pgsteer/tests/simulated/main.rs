@@ -29,6 +29,7 @@ mod queueing;
 mod refusals;
 mod rig;
 mod seeds;
+mod sharing;
 mod stages;
 mod storms;
 mod telling;

@@ -129,7 +129,7 @@ impl Keeper {
         if std::mem::replace(&mut self.closing, true) {
             return;
         }
-        self.pool.cluster.stop();
+        self.pool.leave_cluster();
         self.plan(|planner, pool, now| planner.shutdown(pool, now));
         for slot in 0..self.slots.len() as u32 {
             // Its drop reports the slot as vanished.
@@ -212,7 +212,7 @@ impl Drop for Keeper {
     /// are told so instead of waiting for ever.
     fn drop(&mut self) {
         self.pool.slots.close();
-        self.pool.cluster.stop();
+        self.pool.leave_cluster();
         self.pool.drained.send_replace(true);
     }
 }
