@@ -17,7 +17,8 @@
 //! // Dropping the universe stops its servers and removes their files.
 //! ```
 //!
-//! An [`HaSet`] is a primary with streaming standbys, for tests of failover.
+//! An [`HaSet`] is a primary with streaming standbys, for tests of failover. A [`FakePg`] is no server at all: it stops
+//! at a chosen point of the login.
 //!
 //! **Every call blocks** until what it says has happened, for a few milliseconds up to a few hundred. None needs a
 //! runtime, so a call may stand directly in a `#[tokio::test(flavor = "multi_thread")]`; where a pool on the same
@@ -33,6 +34,7 @@
 //! recognised by their working folder in `/proc`.
 
 mod failure;
+mod fake;
 mod ha;
 mod inside;
 mod listing;
@@ -51,6 +53,7 @@ mod tls;
 mod universe;
 mod watcher;
 
+pub use fake::{Fake, FakePg, Refusal, Severity};
 pub use ha::{HaBuilder, HaSet, Rejoined};
 pub use listing::{Row, YbServers};
 pub use log::{Log, LogLine};

@@ -5,6 +5,7 @@
 use pgsteer_testkit::{DATABASE, PASSWORD, Server, USER};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
+mod fake;
 mod roles;
 mod set;
 mod tls;
