@@ -18,7 +18,8 @@
 //! ```
 //!
 //! An [`HaSet`] is a primary with streaming standbys, for tests of failover. A [`FakePg`] is no server at all: it stops
-//! at a chosen point of the login.
+//! at a chosen point of the login. A [`PgBouncer`] stands in front of a server, and a [`Blackhole`] swallows what goes
+//! to an address or comes from it.
 //!
 //! **Every call blocks** until what it says has happened, for a few milliseconds up to a few hundred. None needs a
 //! runtime, so a call may stand directly in a `#[tokio::test(flavor = "multi_thread")]`; where a pool on the same
@@ -33,12 +34,14 @@
 //! also by a panic, and by a small watcher process when the test process itself is killed. Linux only: processes are
 //! recognised by their working folder in `/proc`.
 
+mod blackhole;
 mod failure;
 mod fake;
 mod ha;
 mod inside;
 mod listing;
 mod log;
+mod pgbouncer;
 mod ports;
 mod postmaster;
 mod processes;
@@ -50,13 +53,16 @@ mod spec;
 mod sql;
 mod template;
 mod tls;
+mod tools;
 mod universe;
 mod watcher;
 
+pub use blackhole::Blackhole;
 pub use fake::{Fake, FakePg, Refusal, Severity};
 pub use ha::{HaBuilder, HaSet, Rejoined};
 pub use listing::{Row, YbServers};
 pub use log::{Log, LogLine};
+pub use pgbouncer::PgBouncer;
 pub use server::Server;
 pub use spec::ServerSpec;
 pub use sql::{Rows, SqlError};

@@ -5,7 +5,9 @@
 use pgsteer_testkit::{DATABASE, PASSWORD, Server, USER};
 use tokio_postgres::{Client, Config, Error, NoTls};
 
+mod blackhole;
 mod fake;
+mod pgbouncer;
 mod roles;
 mod set;
 mod tls;
