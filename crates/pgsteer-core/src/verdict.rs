@@ -219,3 +219,9 @@ pub fn classify(evidence: &Evidence<'_>) -> Class {
 pub fn is_undefined_function(sqlstate: &str) -> bool {
     sqlstate == "42883"
 }
+
+/// Whether a login refused in clear text with this code may be taken with TLS: `pg_hba.conf` has no line for the client
+/// as it came.
+pub fn may_want_tls(sqlstate: &str) -> bool {
+    sqlstate == "28000"
+}

@@ -81,19 +81,19 @@ impl Cluster {
     pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
         let settings = Arc::new(config.settings()?);
         config.warn_without_effect();
-        Ok(Self::made_by(MadeBy::Application, settings, world))
+        Self::made_by(MadeBy::Application, settings, world)
     }
 
     /// A cluster for a pool, and for those that are put beside it: it ends with the last of them.
-    pub(crate) fn for_pool(settings: Arc<Settings>, world: World) -> Self {
+    pub(crate) fn for_pool(settings: Arc<Settings>, world: World) -> Result<Self, Error> {
         Self::made_by(MadeBy::Pool, settings, world)
     }
 
-    fn made_by(made_by: MadeBy, settings: Arc<Settings>, world: World) -> Self {
-        let shared = Shared::start(settings, world, made_by);
-        Cluster {
+    fn made_by(made_by: MadeBy, settings: Arc<Settings>, world: World) -> Result<Self, Error> {
+        let shared = Shared::start(settings, world, made_by)?;
+        Ok(Cluster {
             handle: Arc::new(Handle { shared }),
-        }
+        })
     }
 
     /// A place for a pool with these settings.

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::membership::{MadeBy, Members};
 use super::search::SearchError;
-use crate::config::Settings;
+use crate::config::{ConfigError, Settings};
 use crate::dial::Dialler;
 use crate::world::World;
 
@@ -46,7 +46,16 @@ struct Tasks {
 
 impl Shared {
     /// Starts the cluster's timer task and whatever the fresh state asks for.
-    pub(super) fn start(settings: Arc<Settings>, world: World, made_by: MadeBy) -> Arc<Self> {
+    ///
+    /// # Errors
+    ///
+    /// What the settings name for TLS cannot be used.
+    pub(super) fn start(
+        settings: Arc<Settings>,
+        world: World,
+        made_by: MadeBy,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let dialler = Dialler::new(settings.clone(), world.clone())?;
         let options = ClusterOptions {
             load_balance: settings.load_balance,
             topology_keys: settings.topology_keys.clone(),
@@ -60,7 +69,7 @@ impl Shared {
         let state = ClusterState::new(options, settings.hosts.clone(), now());
         let shared = Arc::new_cyclic(|this| Shared {
             state: Mutex::new(state),
-            dialler: Dialler::new(settings.clone(), world.clone()),
+            dialler,
             settings,
             members: Members::new(made_by),
             world,
@@ -74,7 +83,7 @@ impl Shared {
         let timer = shared.runtime.spawn(run_timers(Arc::downgrade(&shared)));
         shared.tasks().timer = Some(timer.abort_handle());
         shared.with_state(|_, _| ());
-        shared
+        Ok(shared)
     }
 
     /// Runs `change` on the state, then carries out what the state asks for. The lock is held for `change` only.

@@ -66,6 +66,16 @@ pub enum ConfigError {
         /// Why, without repeating any part of the string that may belong to a secret.
         reason: String,
     },
+    /// A certificate or key cannot be used.
+    #[error("option {name}: {place}: {reason}")]
+    UnusableCertificate {
+        /// The option.
+        name: &'static str,
+        /// The file, or in words what else the certificate or key should have come from.
+        place: String,
+        /// What is wrong with it. Never a part of a key.
+        reason: String,
+    },
     /// Something this version does not do yet, and which must not be ignored silently.
     #[error("{name}: {reason}")]
     NotInThisVersion {

@@ -35,6 +35,7 @@ pub use settings::Keepalives;
 pub use tls::{ChannelBinding, Pem, RootCerts, SslMode, SslNegotiation};
 pub use topology::TopologySpec;
 
+pub(crate) use builder::TlsConnector;
 pub(crate) use error::REDACTED;
 pub(crate) use password::Password;
 pub(crate) use settings::Settings;

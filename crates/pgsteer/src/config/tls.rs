@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::TlsConnector;
+
 /// Whether connections are encrypted and what is checked, as libpq's `sslmode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SslMode {
@@ -79,7 +81,6 @@ pub enum RootCerts {
 
 /// Everything a configuration says of TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(dead_code, reason = "options of TLS have their place before their use")]
 pub(crate) struct Tls {
     pub(crate) mode: SslMode,
     pub(crate) negotiation: SslNegotiation,
@@ -90,4 +91,6 @@ pub(crate) struct Tls {
     pub(crate) client_key: Option<Pem>,
     /// The name every server's certificate is checked for, instead of the host dialled.
     pub(crate) server_name: Option<String>,
+    /// Does TLS instead of rustls.
+    pub(crate) connector: Option<TlsConnector>,
 }

@@ -11,19 +11,19 @@ use std::time::Duration;
 use pgsteer_core::pool::{PassEnd, Session};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Connection, Notification};
 
 use super::control::{Control, Handle};
 use super::ending::{EndReason, LastWords};
 use super::tap::{Tap, Wire};
+use super::tls::Encrypted;
 use crate::world::Socket;
 
 /// How long a server may take to close after Terminate before the socket is cut.
 const POLITE_CLOSE: Duration = Duration::from_secs(2);
 
 /// The connection as tokio-postgres runs it, over the tapped stream.
-pub(super) type Tapped = Connection<Tap<Socket>, NoTlsStream>;
+pub(super) type Tapped = Connection<Tap<Socket>, Encrypted<Tap<Socket>>>;
 
 /// Drives one connection until it ends. Resolves to the reason, after the socket is closed and the owner was told.
 ///

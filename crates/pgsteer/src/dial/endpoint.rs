@@ -10,15 +10,19 @@ use pgsteer_core::verdict::Stage;
 use super::error::{Failure, Observed};
 use crate::world::{Endpoint, World};
 
-/// Every address of the host, in the resolver's order, each once. Never empty. A socket directory and an address
-/// literal are not looked up.
+/// Every address of the host, in the resolver's order, each once. Never empty. A socket directory, an address
+/// literal and a name whose address was given with it are not looked up.
 pub(super) async fn endpoints(world: &World, host: &HostKey) -> Result<Vec<Endpoint>, Failure> {
     if host.is_unix_socket() {
         return Ok(vec![Endpoint::Unix(
             Path::new(host.name()).join(format!(".s.PGSQL.{}", host.port())),
         )]);
     }
-    let addresses = match addresses(world, host.name()).await {
+    let looked_up = match host.address() {
+        Some(address) => Ok(vec![address]),
+        None => addresses(world, host.name()).await,
+    };
+    let addresses = match looked_up {
         Ok(addresses) => addresses,
         Err(error) => {
             let text = format!("the name could not be resolved: {error}");

@@ -11,6 +11,7 @@ use std::time::Duration;
 use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
 
 use super::tap::{StreamEnd, Wire};
+use super::tls;
 
 /// One host could not be dialled.
 #[derive(Clone, Debug)]
@@ -84,6 +85,10 @@ pub(super) enum Observed {
         fatal: bool,
         sqlstate: String,
     },
+    /// The handshake of TLS or the check of the certificate failed.
+    Tls,
+    /// The server has no TLS, and must have.
+    TlsNotOffered,
     UnsupportedAuth,
     BadServer,
     Panicked,
@@ -102,6 +107,7 @@ impl Observed {
                 fatal: *fatal,
                 sqlstate,
             },
+            Observed::Tls | Observed::TlsNotOffered => Evidence::Tls,
             Observed::UnsupportedAuth => Evidence::UnsupportedAuth,
             Observed::BadServer => Evidence::BadServer,
             Observed::Panicked | Observed::NoPassword => Evidence::Panicked,
@@ -141,6 +147,12 @@ impl Failure {
 
     /// From an error of tokio-postgres. Its kinds are private, so what the tap saw of the stream decides.
     pub(super) fn driver(stage: Stage, error: tokio_postgres::Error, wire: &Wire) -> Self {
+        if let Some(failure) = tls::blamed_for(&error) {
+            return Failure {
+                source: Some(Arc::new(error)),
+                ..failure
+            };
+        }
         let doing = match stage {
             Stage::SessionSetup => "while the session was set up",
             _ => "during the login",

@@ -12,10 +12,12 @@ mod driver;
 mod ending;
 mod endpoint;
 mod error;
+mod limit;
 mod session_setup;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,7 +26,6 @@ use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::verdict::{HostEffect, Stage};
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::NoTls;
 
 pub(crate) use cancel::Canceller;
 pub(crate) use control::{Handle, Owner};
@@ -36,11 +37,14 @@ pub(crate) use error::DialError;
 pub(crate) use session_setup::Ask;
 pub(crate) use tap::{TransactionStatus, Wire};
 
-use crate::config::Settings;
-use crate::world::{Endpoint, SocketOptions, World};
+use crate::config::{ConfigError, Settings};
+use crate::world::{SocketOptions, World};
+use cancel::Route;
 use error::{Failure, Observed};
+use limit::Limit;
 use session_setup::set_up;
 use tap::Tap;
+use tls::{Demand, Established, Tls};
 
 /// What a connection is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,24 +65,31 @@ pub(crate) struct Dialler {
     settings: Arc<Settings>,
     world: World,
     socket: SocketOptions,
+    tls: Arc<Tls>,
 }
 
 impl Dialler {
-    /// A dialler for these settings in this world.
-    pub(crate) fn new(settings: Arc<Settings>, world: World) -> Self {
+    /// A dialler for these settings in this world. Reads the files of TLS that the settings name.
+    ///
+    /// # Errors
+    ///
+    /// A certificate or key that cannot be used.
+    pub(crate) fn new(settings: Arc<Settings>, world: World) -> Result<Self, ConfigError> {
         let socket = SocketOptions {
             keepalives: settings.keepalives,
             tcp_user_timeout: settings.tcp_user_timeout,
         };
-        Dialler {
+        let tls = Arc::new(Tls::new(&settings.tls)?);
+        Ok(Dialler {
             settings,
             world,
             socket,
-        }
+            tls,
+        })
     }
 
     /// Opens a connection to the host. `connect_timeout` bounds everything: asking for the password, resolving,
-    /// connecting, the login, and the session's setup and check.
+    /// connecting, TLS, the login, and the session's setup and check.
     ///
     /// All addresses of a name are tried in order until one works; each but the last gets its even share of the time
     /// that is left. A refused login ends the attempt, since asking again would only bring a lock-out nearer.
@@ -124,7 +135,8 @@ impl Dialler {
             let now = Instant::now();
             let share = now + deadline.saturating_duration_since(now) / left.max(1);
             left = left.saturating_sub(1);
-            let failure = match self.login(&endpoint, password.as_deref(), ask, share).await {
+            let limit = Limit::until(share, &endpoint);
+            let failure = match self.login(host, password.as_deref(), ask, &limit).await {
                 Ok(dialled) => return Ok(dialled),
                 Err(failure) => failure,
             };
@@ -142,51 +154,74 @@ impl Dialler {
             .unwrap_or_else(|| Failure::new(Stage::Resolve, Observed::NoSuchName, "the name has no address")))
     }
 
-    /// Connects to one address and logs in there.
+    /// Connects to one address and logs in there, with TLS or without as the settings and the server want.
     async fn login(
         &self,
-        endpoint: &Endpoint,
+        host: &HostKey,
         password: Option<&[u8]>,
         ask: Ask,
-        deadline: Instant,
+        limit: &Limit<'_>,
     ) -> Result<Dialled, Failure> {
-        let began = Instant::now();
-        let late = |stage, what: &str| {
-            let text = format!(
-                "{endpoint} {what} within {:?}",
-                deadline.saturating_duration_since(began)
-            );
-            Failure::new(stage, Observed::Deadline, text)
+        let demand = self.tls.first_demand(limit.endpoint);
+        let refused = match self.log_in(host, password, ask, demand, limit).await {
+            Ok(dialled) => return Ok(dialled),
+            Err(refused) => refused,
         };
-        let socket = match timeout_at(deadline, self.world.dialler().dial(endpoint, &self.socket)).await {
-            Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => {
+        match self.tls.second_demand(limit.endpoint, &refused) {
+            None => Err(refused),
+            Some(demand) => match self.log_in(host, password, ask, demand, limit).await {
+                // No TLS there either: the first refusal is the one that tells something.
+                Err(Failure {
+                    observed: Observed::TlsNotOffered,
+                    ..
+                }) => Err(refused),
+                second => second,
+            },
+        }
+    }
+
+    async fn log_in(
+        &self,
+        host: &HostKey,
+        password: Option<&[u8]>,
+        ask: Ask,
+        demand: Demand,
+        limit: &Limit<'_>,
+    ) -> Result<Dialled, Failure> {
+        let endpoint = limit.endpoint;
+        let dialling = self.world.dialler().dial(endpoint, &self.socket);
+        let socket = limit
+            .hold(Stage::Connect, "did not accept the connection", dialling)
+            .await?
+            .map_err(|error| {
                 let text = format!("connecting to {endpoint}: {error}");
-                return Err(Failure::new(Stage::Connect, Observed::Io(error.kind()), text));
-            }
-            Err(_) => return Err(late(Stage::Connect, "did not accept the connection")),
-        };
-        // TLS belongs here, under the tap: what is tapped must be clear text.
-        let tapped = Tap::new(socket);
+                Failure::new(Stage::Connect, Observed::Io(error.kind()), text)
+            })?;
+        let link = self.tls.open(socket, host, demand, limit).await?;
+        // TLS is under the tap: what is tapped must be clear text.
+        let tapped = Tap::new(link.socket);
         let wire = Arc::clone(tapped.wire());
-        let config = self.login_config(password);
-        let (client, connection) = match timeout_at(deadline, config.connect_raw(tapped, NoTls)).await {
-            Ok(Ok(pair)) => pair,
-            Ok(Err(error)) => return Err(Failure::driver(Stage::Startup, error, &wire)),
-            Err(_) => {
-                return Err(late(
-                    Stage::Startup,
-                    "accepted the connection but did not finish the login",
-                ));
-            }
-        };
+        let config = self.login_config(password, link.encrypted);
+        let login = config.connect_raw(tapped, link.established);
+        let lacked = "accepted the connection but did not finish the login";
+        let (client, connection) = limit
+            .hold(Stage::Startup, lacked, login)
+            .await?
+            .map_err(|error| Failure::driver(Stage::Startup, error, &wire))?;
         let mut driver = Driver::new(connection, Arc::clone(&wire));
-        let setup = set_up(&client, self.settings.statement_timeout, ask, &wire);
-        let answered = match timeout_at(deadline, driver.drive_while(setup)).await {
-            Ok(done) => done?,
-            Err(_) => return Err(late(Stage::SessionSetup, "did not answer the session's setup")),
+        let setup = driver.drive_while(set_up(&client, self.settings.statement_timeout, ask, &wire));
+        let answered = limit
+            .hold(Stage::SessionSetup, "did not answer the session's setup", setup)
+            .await??;
+        let route = Route {
+            host: host.clone(),
+            endpoint: endpoint.clone(),
+            encrypted: link.encrypted,
+            tls: Arc::clone(&self.tls),
+            socket: self.socket.clone(),
+            world: self.world.clone(),
         };
-        let canceller = Canceller::new(&client, endpoint.clone(), self.socket.clone(), self.world.clone());
+        let canceller = Canceller::new(&client, route);
         Ok(Dialled::new(client, driver, wire, endpoint.clone(), canceller).with_answers(answered))
     }
 
@@ -205,7 +240,7 @@ impl Dialler {
         }
     }
 
-    fn login_config(&self, password: Option<&[u8]>) -> tokio_postgres::Config {
+    fn login_config(&self, password: Option<&[u8]>, encrypted: bool) -> tokio_postgres::Config {
         let mut config = tokio_postgres::Config::new();
         config
             .user(&self.settings.user)
@@ -213,7 +248,8 @@ impl Dialler {
             .application_name(&self.settings.application_name)
             // Without a password an empty one is sent, so that it is the server who refuses the login and says why.
             .password(password.unwrap_or_default())
-            .ssl_mode(tokio_postgres::config::SslMode::Disable);
+            .channel_binding(self.tls.channel_binding());
+        Established::configure(&mut config, encrypted);
         if let Some(options) = &self.settings.options {
             config.options(options);
         }

@@ -100,7 +100,7 @@ impl Pool {
     pub fn start_in(config: Config, world: World) -> Result<Self, Error> {
         let settings = Arc::new(config.settings()?);
         config.warn_without_effect();
-        let cluster = Cluster::for_pool(settings.clone(), world);
+        let cluster = Cluster::for_pool(settings.clone(), world)?;
         Self::begin(cluster, settings)
     }
 

@@ -6,3 +6,6 @@ mod cluster;
 mod login;
 mod pool;
 mod socket;
+mod tls_connector;
+
+pub(crate) use tls_connector::TlsConnector;

@@ -262,6 +262,7 @@ async fn a_port_where_nothing_listens_is_an_error() {
         .port();
     let settings = Arc::new(config().settings().unwrap());
     let error = Dialler::new(settings, World::real())
+        .unwrap()
         .dial(&HostKey::new("127.0.0.1", port), Purpose::Pool, Ask::default())
         .await
         .unwrap_err();

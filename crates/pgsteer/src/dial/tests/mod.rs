@@ -22,7 +22,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::*;
 use crate::config::Config;
-use crate::world::{BoxFuture, Dial, Draw, Resolve, Socket};
+use crate::world::{BoxFuture, Dial, Draw, Endpoint, Resolve, Socket};
 
 /// The deadline of every dial in these tests.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ impl Scripted {
             Arc::new(self.clone()),
             Arc::new(self.clone()),
         );
-        Dialler::new(Arc::new(config.settings().unwrap()), world)
+        Dialler::new(Arc::new(config.settings().unwrap()), world).unwrap()
     }
 }
 

@@ -29,7 +29,7 @@ fn key(server: &Server) -> HostKey {
 }
 
 fn dialler(config: Config) -> Dialler {
-    Dialler::new(Arc::new(config.settings().unwrap()), World::real())
+    Dialler::new(Arc::new(config.settings().unwrap()), World::real()).unwrap()
 }
 
 async fn open(server: &Server) -> Open {
