@@ -16,6 +16,7 @@ pub fn class(error: &Error) -> String {
         Error::NoNode(_) => "no_node".to_owned(),
         Error::NoServer => "no_server".to_owned(),
         Error::Closed => "pool_closed".to_owned(),
+        Error::ConnectionLost(_) => CONNECTION_LOST.to_owned(),
         Error::Postgres(error) => of_driver(error),
         _ => "other".to_owned(),
     }

@@ -8,6 +8,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, Refused};
 
 use crate::config::ConfigError;
+use crate::pool::ConnectionEnd;
 
 /// What can go wrong. Clone is cheap. No variant ever holds or prints a secret.
 #[derive(Clone, Debug)]
@@ -27,6 +28,9 @@ pub enum Error {
     NoServer,
     /// The pool or cluster has been closed.
     Closed,
+    /// The connection ended during the query, whose outcome is unknown. Says why it ended, which the driver's error does
+    /// not.
+    ConnectionLost(Arc<ConnectionLost>),
     /// The driver's own error; SQL errors arrive here untouched.
     Postgres(Arc<tokio_postgres::Error>),
 }
@@ -46,6 +50,7 @@ impl fmt::Display for Error {
             Error::NoNode(refused) => write!(f, "no node available: {}", refused_text(*refused)),
             Error::NoServer => f.write_str("no server available"),
             Error::Closed => f.write_str("the pool is closed"),
+            Error::ConnectionLost(lost) => write!(f, "{lost}"),
             Error::Postgres(error) => match error.as_db_error() {
                 // The driver's own text is only "db error"; what went wrong is one level down.
                 Some(said) => {
@@ -59,10 +64,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// The driver's error, for [`Error::Postgres`]: it can be downcast to [`tokio_postgres::Error`].
+    /// The driver's error, for [`Error::Postgres`] and [`Error::ConnectionLost`]: it can be downcast to
+    /// [`tokio_postgres::Error`].
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Postgres(error) => Some(&**error),
+            Error::ConnectionLost(lost) => Some(&lost.error),
             _ => None,
         }
     }
@@ -81,10 +88,12 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 impl Error {
-    /// The SQLSTATE, where a server gave one: of the statement that failed, or of the last host that refused.
+    /// The SQLSTATE, where a server gave one: of the statement that failed, of the end of its connection, or of the last
+    /// host that refused.
     pub fn code(&self) -> Option<&str> {
         match self {
             Error::Postgres(error) => error.code().map(tokio_postgres::error::SqlState::code),
+            Error::ConnectionLost(lost) => lost.end.code.as_deref(),
             other => other
                 .hosts_tried()
                 .iter()
@@ -117,6 +126,24 @@ fn refused_text(refused: Refused) -> &'static str {
         Refused::Primary => "no primary node is up (load_balance only_primary)",
         Refused::ReadReplica => "no read replica is up (load_balance only_rr)",
         _ => "no server of the listed topology_keys is up (fallback_to_topology_keys_only)",
+    }
+}
+
+/// A connection that ended during a query.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ConnectionLost {
+    /// The host it was on.
+    pub host: HostKey,
+    /// Why it ended.
+    pub end: ConnectionEnd,
+    /// What the driver says.
+    pub error: tokio_postgres::Error,
+}
+
+impl fmt::Display for ConnectionLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the connection to {} was lost: {}", self.host, self.end)
     }
 }
 

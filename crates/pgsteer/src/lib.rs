@@ -13,9 +13,12 @@ pub mod world;
 
 pub use cluster::{Cluster, ClusterConnection};
 pub use config::Config;
-pub use error::{ConnectFailed, Error, Exhausted, HostTried};
+pub use error::{ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
 pub use pgsteer_core::host::{HostKey, NodeType, Server};
 pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Snapshot};
 pub use pgsteer_core::topology::{Placement, TopologyKeys};
-pub use pool::{Closed, Conn, ConnRef, Get, GetRef, Holder, Pool, Status, Totals, TransactionStatus};
+pub use pool::{
+    Closed, Conn, ConnRef, ConnectionEnd, Get, GetRef, Holder, LastEnd, Pool, Status, Totals,
+    TransactionStatus,
+};
 pub use tokio_postgres;

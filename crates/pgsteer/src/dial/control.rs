@@ -63,12 +63,9 @@ impl Handle {
         });
     }
 
-    /// Why the connection ended, if it has.
+    /// Why the connection ended, if it has. Known by the time at which a query fails for it.
     pub(crate) fn end_reason(&self) -> Option<EndReason> {
-        match &self.0.orders().ownership {
-            Ownership::Ended(reason) => Some(reason.clone()),
-            Ownership::Nobody | Ownership::Owner(_) => None,
-        }
+        self.0.orders().ending.clone()
     }
 }
 
@@ -94,6 +91,8 @@ pub(super) struct Control {
 struct Orders {
     abort: bool,
     close_by: Option<Instant>,
+    /// Why it ends or has ended.
+    ending: Option<EndReason>,
     ownership: Ownership,
 }
 
@@ -152,6 +151,12 @@ impl Control {
             Ownership::Owner(owner) => Some(Arc::clone(owner)),
             Ownership::Nobody | Ownership::Ended(_) => None,
         }
+    }
+
+    /// Says why the connection is about to end. To be called while it still stands, since queries under way fail the
+    /// moment it goes.
+    pub(super) fn note_end(&self, reason: &EndReason) {
+        self.orders().ending = Some(reason.clone());
     }
 
     /// Ends the session and tells the owner. The socket must be closed by now.

@@ -155,9 +155,11 @@ impl Driver {
     }
 
     fn end(&mut self, reason: EndReason) -> EndReason {
-        // The socket goes first: whoever learns of the end may rely on that.
-        if self.connection.take().is_some() {
+        if self.connection.is_some() {
             tracing::debug!("connection ended: {reason}");
+            self.control.note_end(&reason);
+            // The socket goes before anybody is told: whoever learns of the end may rely on that.
+            self.connection = None;
             self.control.end(reason.clone());
         }
         reason

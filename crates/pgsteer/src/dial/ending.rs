@@ -35,6 +35,14 @@ pub(crate) enum EndReason {
 }
 
 impl EndReason {
+    /// The code by which the server ended it, if it said one.
+    pub(crate) fn sqlstate(&self) -> Option<&str> {
+        match self {
+            EndReason::ServerError { sqlstate, .. } => Some(sqlstate),
+            _ => None,
+        }
+    }
+
     /// The reason as evidence about queries that were cut short by it.
     #[allow(
         dead_code,

@@ -10,6 +10,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::Lease;
 use tokio_postgres::Client;
 
+use super::ends::ConnectionEnd;
 use super::inner::Inner;
 use super::now;
 use crate::dial::{self, Wire};
@@ -87,6 +88,12 @@ macro_rules! guard {
                 if tenant.session.is_closed() { None } else { TransactionStatus::of(&tenant.wire) }
             }
 
+            /// Why the connection has ended, if it has: the server's last words, the operating system's error, or that it
+            /// was closed in silence. The driver's own error says no more than that it is closed.
+            pub fn end(conn: &Self) -> Option<ConnectionEnd> {
+                conn.pool.end_of(conn.lease())
+            }
+
             /// Gives the connection back to be closed instead of used again. The pool opens another.
             pub fn discard(mut conn: Self) {
                 if let Some(lease) = conn.lease.take() {
@@ -102,7 +109,7 @@ macro_rules! guard {
             }
 
             #[inline]
-            fn lease(&self) -> &Lease {
+            pub(super) fn lease(&self) -> &Lease {
                 self.lease.as_ref().expect("a guard has its lease until it is consumed")
             }
         }

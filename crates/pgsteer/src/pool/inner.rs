@@ -5,17 +5,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::planner::{Planner, PoolView};
 use pgsteer_core::pool::{self, GivenBack, Lease, Session, Slots};
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::ends::{ConnectionEnd, Ends};
 use super::holders::Holders;
 use super::status::{Status, Totals};
 use super::tenant::Tenant;
 use crate::cluster::{Cluster, Membership, SearchError};
 use crate::config::Settings;
 use crate::dial::{EndReason, Handle};
-use crate::error::{Error, Exhausted, HostTried, failure_in_words};
+use crate::error::{ConnectionLost, Error, Exhausted, HostTried, failure_in_words};
 
 /// What the keeper is told.
 pub(super) enum Message {
@@ -53,6 +55,7 @@ pub(super) enum Message {
     Ended {
         slot: u32,
         epoch: u64,
+        host: HostKey,
         reason: EndReason,
         lease: Option<Lease>,
     },
@@ -93,6 +96,7 @@ pub(super) struct Inner {
     pub(super) planner: Mutex<Planner>,
     pub(super) holders: Holders,
     pub(super) counters: Counters,
+    pub(super) ends: Ends,
     /// The newest failed search, for the error of a checkout that runs out of time.
     pub(super) last_failure: Mutex<Option<(Instant, Error)>>,
     /// The last look at the exhausted pool.
@@ -223,7 +227,29 @@ impl Inner {
                 .map(|(host, count)| (host, count as u32))
                 .collect(),
             holders: self.holders.held(super::now(), |slot| self.leased_uses(slot)),
+            last_ends: self.ends.last(super::now()),
             totals: self.counters.totals(),
+        }
+    }
+
+    /// Why the connection ended, if it has.
+    pub(super) fn end_of(&self, lease: &Lease) -> Option<ConnectionEnd> {
+        let reason = self.tenant(lease).handle.end_reason();
+        reason.as_ref().map(ConnectionEnd::of)
+    }
+
+    /// A query's error as ours: where it is that the connection has gone, with the reason for that, which the driver's
+    /// error does not have.
+    #[cold]
+    pub(super) fn query_error(&self, lease: &Lease, error: tokio_postgres::Error) -> Error {
+        let server_said = error.as_db_error().is_some();
+        match self.end_of(lease).filter(|_| !server_said) {
+            Some(end) => Error::ConnectionLost(Arc::new(ConnectionLost {
+                host: self.tenant(lease).host.clone(),
+                end,
+                error,
+            })),
+            None => Error::from(error),
         }
     }
 

@@ -2,6 +2,7 @@
 //! `pgsteer-core`; this carries them out.
 
 mod checkout;
+mod ends;
 mod guard;
 mod holders;
 mod inner;
@@ -23,6 +24,7 @@ use pgsteer_core::pool::planner::{Planner, PlannerOptions};
 use tokio::sync::{Notify, mpsc, watch};
 
 pub use checkout::{Get, GetRef};
+pub use ends::{ConnectionEnd, LastEnd};
 pub use guard::{Conn, ConnRef, TransactionStatus};
 pub use holders::Holder;
 pub use status::{Closed, Status, Totals};
@@ -31,6 +33,7 @@ use crate::cluster::{Cluster, now};
 use crate::config::{Config, Settings, TargetSessionAttrs};
 use crate::error::Error;
 use crate::world::World;
+use ends::Ends;
 use holders::Holders;
 use inner::{Counters, Inner, Message, Sheet, ToKeeper};
 
@@ -169,6 +172,7 @@ impl Pool {
             planner: Mutex::new(Planner::new(planner_options(&settings))),
             holders: Holders::new(settings.pool_size, settings.record_holders),
             counters: Counters::default(),
+            ends: Ends::default(),
             last_failure: Mutex::new(None),
             diagnosis: Mutex::new(None),
             keeper,

@@ -43,6 +43,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 counted: Mutex::new(Some(counted)),
                 slot,
                 epoch,
+                host: key.clone(),
             };
             if dialled.handle.attach(Arc::new(owner)).is_err() {
                 // It has ended already: the report's drop says that nothing came of this open.
@@ -63,6 +64,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 session,
                 wire,
                 canceller,
+                handle: handle.clone(),
                 host: key,
                 opened_at,
             };
@@ -114,6 +116,7 @@ struct SlotOwner {
     counted: Mutex<Option<Counted>>,
     slot: u32,
     epoch: u64,
+    host: HostKey,
 }
 
 impl Owner for SlotOwner {
@@ -142,6 +145,7 @@ impl Owner for SlotOwner {
         self.pool.tell_keeper(Message::Ended {
             slot: self.slot,
             epoch: self.epoch,
+            host: self.host.clone(),
             reason,
             lease,
         });

@@ -10,7 +10,8 @@ impl Pool {
     /// Runs a statement on a pooled connection and returns its rows.
     ///
     /// # Errors
-    /// A failed checkout, or the driver's error untouched in [`Error::Postgres`].
+    /// A failed checkout; the driver's error untouched in [`Error::Postgres`]; [`Error::ConnectionLost`] when the
+    /// connection ended meanwhile.
     ///
     /// # Cancel safety
     /// The statement may or may not run to its end; its connection is made clean in the background.
@@ -18,7 +19,9 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        Ok(self.get_ref().await?.query(statement, params).await?)
+        let conn = self.get_ref().await?;
+        let result = conn.query(statement, params).await;
+        result.map_err(|error| self.inner().query_error(conn.lease(), error))
     }
 
     /// As [`query`](Self::query), for exactly one row.
@@ -32,7 +35,9 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        Ok(self.get_ref().await?.query_one(statement, params).await?)
+        let conn = self.get_ref().await?;
+        let result = conn.query_one(statement, params).await;
+        result.map_err(|error| self.inner().query_error(conn.lease(), error))
     }
 
     /// As [`query`](Self::query), for no row or one.
@@ -50,7 +55,9 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        Ok(self.get_ref().await?.query_opt(statement, params).await?)
+        let conn = self.get_ref().await?;
+        let result = conn.query_opt(statement, params).await;
+        result.map_err(|error| self.inner().query_error(conn.lease(), error))
     }
 
     /// As [`query`](Self::query), for a statement without rows; returns how many it changed.
@@ -64,7 +71,9 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        Ok(self.get_ref().await?.execute(statement, params).await?)
+        let conn = self.get_ref().await?;
+        let result = conn.execute(statement, params).await;
+        result.map_err(|error| self.inner().query_error(conn.lease(), error))
     }
 
     /// Runs SQL text of any number of statements, without parameters.
@@ -75,6 +84,8 @@ impl Pool {
     /// # Cancel safety
     /// As [`query`](Self::query).
     pub async fn batch_execute(&self, sql: &str) -> Result<(), Error> {
-        Ok(self.get_ref().await?.batch_execute(sql).await?)
+        let conn = self.get_ref().await?;
+        let result = conn.batch_execute(sql).await;
+        result.map_err(|error| self.inner().query_error(conn.lease(), error))
     }
 }

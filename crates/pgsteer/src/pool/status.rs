@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
 
+use super::ends::LastEnd;
 use super::holders::Holder;
 
 /// A pool at one moment. The numbers are read one after the other, so under load they may not add up exactly.
@@ -31,6 +32,9 @@ pub struct Status {
     pub by_host: BTreeMap<HostKey, u32>,
     /// What is out, oldest first.
     pub holders: Vec<Holder>,
+    /// Why the newest connection that ended by itself did so, by host. Ends that the pool brought about are not among
+    /// them.
+    pub last_ends: BTreeMap<HostKey, LastEnd>,
     /// Counters since the pool started.
     pub totals: Totals,
 }

@@ -7,7 +7,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::{self, HasSession, Session};
 use tokio_postgres::Client;
 
-use crate::dial::{Canceller, Wire};
+use crate::dial::{Canceller, Handle, Wire};
 
 /// One open connection. It stays in its slot from opening to closing; holders reach it through their lease.
 pub(crate) struct Tenant {
@@ -15,6 +15,8 @@ pub(crate) struct Tenant {
     pub(crate) session: Arc<Session>,
     pub(crate) wire: Arc<Wire>,
     pub(crate) canceller: Canceller,
+    /// Knows why it ended, once it has.
+    pub(crate) handle: Handle,
     pub(crate) host: HostKey,
     pub(crate) opened_at: Instant,
 }

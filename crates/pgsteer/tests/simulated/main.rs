@@ -26,6 +26,7 @@ mod moving;
 mod pooling;
 mod probing;
 mod queueing;
+mod reasons;
 mod refusals;
 mod rig;
 mod seeds;

@@ -249,11 +249,13 @@ pub(crate) fn sessions_at_one_moment(universe: &Universe, application: &str) -> 
 
 /// Whether a query failed because its connection was lost.
 pub(crate) fn is_lost(error: &Error) -> bool {
-    let Error::Postgres(error) = error else {
-        return false;
-    };
-    let state = error.code().map(tokio_postgres::error::SqlState::code);
-    error.is_closed() || state.is_none_or(|state| matches!(state, "57P01" | "57P02" | "57P03"))
+    match error {
+        Error::ConnectionLost(_) => true,
+        Error::Postgres(_) => error
+            .code()
+            .is_none_or(|state| matches!(state, "57P01" | "57P02" | "57P03")),
+        _ => false,
+    }
 }
 
 pub(crate) use pgsteer::tokio_postgres;

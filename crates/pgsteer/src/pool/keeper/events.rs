@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::Lease;
 use pgsteer_core::pool::planner::{OpenFailure, ReturnReason, SlotState};
 
@@ -50,9 +51,10 @@ impl Keeper {
             Message::Ended {
                 slot,
                 epoch,
+                host,
                 reason,
                 lease,
-            } => self.ended(slot, epoch, &reason, lease),
+            } => self.ended(slot, epoch, host, reason, lease),
             Message::RetireAll => self.plan(|planner, pool, now| planner.retire_all(pool, now)),
             Message::Rebalance => {
                 let snapshot = self.pool.cluster.snapshot();
@@ -136,7 +138,7 @@ impl Keeper {
     }
 
     /// A connection's socket is gone.
-    fn ended(&mut self, slot: u32, epoch: u64, reason: &EndReason, lease: Option<Lease>) {
+    fn ended(&mut self, slot: u32, epoch: u64, host: HostKey, reason: EndReason, lease: Option<Lease>) {
         if let Some(lease) = lease {
             self.own(lease);
         }
@@ -155,7 +157,8 @@ impl Keeper {
             return self.report(|planner, pool, now| planner.socket_closed(slot, pool, now));
         }
         Counters::add(&self.pool.counters.lost);
-        tracing::debug!(target: "pgsteer::pool", slot, %reason, "a connection ended");
+        tracing::debug!(target: "pgsteer::pool", slot, %host, %reason, "a connection ended");
+        self.pool.ends.note(host, reason, now());
         if owned {
             self.emptied(slot);
         }
