@@ -3,9 +3,13 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use rustix::process::{Pid, Signal};
+
 use crate::failure::{During as _, Failure, Outcome, or_fail};
 use crate::listing::literal;
 use crate::log::Log;
+use crate::postmaster::LIMIT;
+use crate::processes::{signal, wait_until, works_in};
 use crate::server::Server;
 use crate::sql::{Rows, Session, SqlError};
 use crate::{DATABASE, PASSWORD, USER};
@@ -56,6 +60,23 @@ impl Server {
     #[track_caller]
     pub fn terminate(&self, backend: i32) -> bool {
         self.sql(&format!("SELECT pg_terminate_backend({backend}, 10000)")) == [[Some("t".to_owned())]]
+    }
+
+    /// Kills one backend process as the kernel does when memory runs out. The server then cuts all sessions off, warning
+    /// them with 57P02, refuses logins with 57P03 while it recovers, and goes on, all within some tens of milliseconds.
+    /// Returns as soon as the backend is gone. False if there was no such one.
+    #[track_caller]
+    pub fn crash(&self, backend: i32) -> bool {
+        let data = self.data_folder();
+        let Some(pid) = Pid::from_raw(backend).filter(|pid| works_in(*pid, &data)) else {
+            return false;
+        };
+        signal(pid, &data, Signal::KILL);
+        or_fail(if wait_until(LIMIT, || !works_in(pid, &data)) {
+            Ok(true)
+        } else {
+            Err(Failure::new(format!("backend {backend} does not end")))
+        })
     }
 
     /// Logs in by libpq, PostgreSQL's own client, as [`USER`] over TCP, runs SQL and gives the rows, a line each; or

@@ -49,7 +49,7 @@ impl Site {
         programs.give(&path)?;
         let watcher = Watcher::over(&path, &programs)?;
 
-        let authority = Arc::new(Authority::establish(&path.join("tls"))?);
+        let authority = Arc::new(Authority::establish(&path.join("tls"), &programs)?);
         let hosts: Vec<String> = (1..=servers).map(|number| format!("127.0.0.{number}")).collect();
         let mut checked = hosts.clone();
         checked.extend_from_slice(further);

@@ -168,9 +168,11 @@ impl std::fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Makes both, and their clients' files in this folder.
-    pub(crate) fn establish(folder: &Path) -> Outcome<Self> {
+    /// Makes both, and their clients' files in this folder. The files are the test's own, the folder is the servers'
+    /// account's, as whose the watcher removes it.
+    pub(crate) fn establish(folder: &Path, programs: &Programs) -> Outcome<Self> {
         fs::create_dir(folder).at("cannot make", folder)?;
+        programs.give(folder)?;
         let (trusted, other) = (authority()?, authority()?);
         let files = TlsFiles {
             ca: folder.join("ca.pem"),

@@ -1,7 +1,7 @@
 //! Killing, stopping, freezing, starting.
 
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgsteer_testkit::{Server, Universe};
 use tokio::net::TcpStream;
@@ -127,4 +127,23 @@ async fn one_session_can_be_terminated() {
     assert_eq!(server.sessions("ended"), 0);
     assert!(client.batch_execute("SELECT 1").await.is_err());
     other.batch_execute("SELECT 1").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_one_backend_ends_all_sessions_and_the_server_recovers() {
+    let universe = Universe::builder().servers(1).start();
+    let server = universe.server(0);
+    let crashed = log_in(server, "crashed").await.unwrap();
+    let other = log_in(server, "other").await.unwrap();
+
+    assert!(server.crash(server.backends("crashed")[0]));
+
+    for client in [crashed, other] {
+        assert!(client.batch_execute("SELECT 1").await.is_err());
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    while log_in(server, "again").await.is_err() {
+        assert!(Instant::now() < end, "the server does not recover");
+    }
+    assert!(!server.crash(i32::MAX));
 }
