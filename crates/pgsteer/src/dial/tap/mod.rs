@@ -86,15 +86,18 @@ pub(crate) struct AfterPass {
 
 impl Default for Wire {
     fn default() -> Self {
-        let seen = Seen::default();
+        Wire::of(Seen::default())
+    }
+}
+
+impl Wire {
+    fn of(seen: Seen) -> Self {
         Wire {
             marks: AtomicU8::new(seen.marks()),
             seen: Mutex::new(seen),
         }
     }
-}
 
-impl Wire {
     /// What the server has said so far.
     pub(crate) fn said(&self) -> Said {
         self.seen().backend.said().clone()
@@ -184,10 +187,8 @@ impl Seen {
         let open = self.blind || !self.ledger.is_settled() || within_message;
         let dirty = self.blind || self.backend.said().status != TransactionStatus::Idle;
         let terminated = self.frontend.has_terminated();
-        [(open, OPEN), (dirty, DIRTY), (terminated, TERMINATED)]
-            .into_iter()
-            .filter_map(|(is, mark)| is.then_some(mark))
-            .sum()
+        let mark = |is: bool, mark: u8| if is { mark } else { 0 };
+        mark(open, OPEN) | mark(dirty, DIRTY) | mark(terminated, TERMINATED)
     }
 
     fn sent(&mut self, bytes: &[u8]) {
