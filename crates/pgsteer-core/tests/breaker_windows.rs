@@ -167,6 +167,7 @@ fn the_defaults_are_the_documented_ones() {
     } = BreakerOptions::default();
     assert_eq!((threshold, jitter), (5, 0.2));
     assert_eq!((base, cap, probe_lease), (SECOND, 60 * SECOND, 60 * SECOND));
+    assert_eq!(BreakerOptions::default().check(), Ok(()));
 }
 
 #[test]

@@ -8,12 +8,14 @@ mod cluster;
 pub mod config;
 mod dial;
 mod error;
+pub mod health;
 mod pool;
 pub mod world;
 
 pub use cluster::{Cluster, ClusterConnection};
 pub use config::Config;
 pub use error::{ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
+pub use health::{CircuitOpen, ConnectionHealth, Guarded};
 pub use pgsteer_core::host::{HostKey, NodeType, Server};
 pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Snapshot};
 pub use pgsteer_core::topology::{Placement, TopologyKeys};

@@ -50,8 +50,17 @@ impl<E: Clone> Breaker<E> {
     /// An option out of its range.
     pub fn new(options: BreakerOptions, surroundings: Box<dyn Surroundings<E>>) -> Result<Self, BadOption> {
         options.check()?;
+        Ok(Self::checked(options, surroundings))
+    }
+
+    /// A closed breaker with the default options, which are known to be good.
+    pub fn with_defaults(surroundings: Box<dyn Surroundings<E>>) -> Self {
+        Self::checked(BreakerOptions::default(), surroundings)
+    }
+
+    fn checked(options: BreakerOptions, surroundings: Box<dyn Surroundings<E>>) -> Self {
         let machine = Machine::new(options);
-        Ok(Breaker {
+        Breaker {
             word: AtomicU64::new(machine.word()),
             inside: Mutex::new(Inside {
                 machine,
@@ -59,7 +68,7 @@ impl<E: Clone> Breaker<E> {
             }),
             surroundings,
             is_off: options.threshold == 0,
-        })
+        }
     }
 
     /// Asks for leave to begin. While the breaker is closed this is one atomic load: no lock, no clock, no allocation.
