@@ -108,13 +108,17 @@ Latency is what a caller sees: checkout and query together. checkout is the chec
 operations. An operation that fails is counted under errors by its class: a failed checkout (checkout_timeout, connect,
 login, no_node), connection_lost, or sqlstate_NNNNN for what the server said.
 
+To see a failover, break the cluster meanwhile: each second shows its errors, a host that is gone shows no operations,
+and the end says when nothing succeeded, from the last success to the next, by the wall clock, and what failed then.
+
 With --json there is one object per second (\"type\": \"second\", figures of that second) and a last one
 (\"type\": \"total\", figures of the whole measured time). Exit code 1 if no operation succeeded.
 
 Examples:
   pgsteer bench 'postgresql://app@db1/app'
   pgsteer bench 'yugabytedb://app@yb-1/app?load_balance=any' --pool-size 32 --tasks 128 --seconds 60 --json
-  pgsteer bench 'postgresql://app@db1/app' --query 'SELECT count(*) FROM accounts' --hold-ms 5";
+  pgsteer bench 'postgresql://app@db1/app' --query 'SELECT count(*) FROM accounts' --hold-ms 5
+  pgsteer bench 'postgresql://app@db1,db2/app?target_session_attrs=read-write' --query 'INSERT INTO t DEFAULT VALUES'";
 
 /// Arguments of `bench`.
 #[derive(Args, Clone, Debug)]
@@ -141,6 +145,9 @@ pub struct BenchArguments {
     /// How long each task keeps the connection after the query, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub hold_ms: u64,
+    /// The shortest time without any success that is told of as an outage, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    pub outage_ms: u64,
     /// JSON lines instead of text.
     #[arg(long)]
     pub json: bool,

@@ -1,13 +1,15 @@
 //! `pgsteer bench`: tasks that check a connection out, run a query and give it back, and what that comes to each second
 //! and in all. It drives the pool as any program would, and adds nothing of its own to a connection.
 
+mod outage_report;
+mod outages;
 mod report;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use pgsteer::config::Config;
-use pgsteer::{Conn, Pool};
+use pgsteer::{Conn, HostKey, Pool};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
@@ -17,6 +19,8 @@ use crate::faults;
 use crate::interrupt::Interrupt;
 use crate::latency::{Recorder, Tally};
 use crate::output::Output;
+use outage_report::OutageFigures;
+use outages::Outages;
 use report::Report;
 
 /// Length of the intervals reported.
@@ -81,7 +85,7 @@ async fn measure(
             () = sleep(arguments.warmup) => {}
             () = interrupt.asked() => {}
         }
-        drop(load.recorder.take());
+        load.records.begin();
     }
     let started = Instant::now();
     let end = started + arguments.seconds;
@@ -100,7 +104,7 @@ async fn measure(
         }
         let now = Instant::now();
         over |= now >= end;
-        let tally = load.recorder.take();
+        let tally = load.records.recorder.take();
         total.add(&tally);
         // What is left after the last whole second is in the total, and no second of its own.
         let length = now - last;
@@ -111,7 +115,7 @@ async fn measure(
         }
         last = now;
     }
-    let report = Report::of_all(last - started, &total, &pool.status());
+    let report = Report::of_all(last - started, &total, &pool.status()).with(load.records.outages());
     print(&report, arguments.json, output)?;
     Ok(total)
 }
@@ -124,29 +128,68 @@ fn print(report: &Report, json: bool, output: &mut Output) -> Result<(), Failure
     }
 }
 
+/// What the tasks did, and when nothing succeeded.
+struct Records {
+    recorder: Recorder,
+    outages: Outages,
+    started: Instant,
+    started_at: SystemTime,
+}
+
+impl Records {
+    fn new(shortest_outage: Duration) -> Self {
+        Records {
+            recorder: Recorder::new(),
+            outages: Outages::of_at_least(shortest_outage),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+        }
+    }
+
+    fn succeeded(&self, task: usize, host: &HostKey, checkout: Duration, latency: Duration) {
+        self.outages.succeeded(self.started.elapsed());
+        self.recorder.succeeded(task, host, checkout, latency);
+    }
+
+    fn failed(&self, task: usize, class: String) {
+        self.outages.failed(self.started.elapsed(), &class);
+        self.recorder.failed(task, class);
+    }
+
+    /// Forgets what was so far.
+    fn begin(&self) {
+        drop(self.recorder.take());
+        self.outages.begun(self.started.elapsed());
+    }
+
+    fn outages(&self) -> OutageFigures {
+        OutageFigures::of(&self.outages.ended(self.started.elapsed()), self.started_at)
+    }
+}
+
 /// The tasks at work.
 struct Load {
     tasks: JoinSet<()>,
-    recorder: Arc<Recorder>,
+    records: Arc<Records>,
 }
 
 impl Load {
     fn start(pool: &Pool, arguments: &BenchArguments) -> Self {
-        let recorder = Arc::new(Recorder::new());
+        let records = Arc::new(Records::new(Duration::from_millis(arguments.outage_ms)));
         let query: Arc<str> = arguments.query.as_str().into();
         let hold = Duration::from_millis(arguments.hold_ms);
         let mut tasks = JoinSet::new();
         for task in 0..arguments.tasks as usize {
-            let (pool, query, recorder) = (pool.clone(), query.clone(), recorder.clone());
+            let (pool, query, records) = (pool.clone(), query.clone(), records.clone());
             tasks.spawn(async move {
                 loop {
-                    if !operation(task, &pool, &query, hold, &recorder).await {
+                    if !operation(task, &pool, &query, hold, &records).await {
                         sleep(AFTER_FAILURE).await;
                     }
                 }
             });
         }
-        Load { tasks, recorder }
+        Load { tasks, records }
     }
 
     /// Ends the tasks where they are; the pool cleans up what they leave.
@@ -156,12 +199,12 @@ impl Load {
 }
 
 /// One operation; whether it succeeded.
-async fn operation(task: usize, pool: &Pool, query: &str, hold: Duration, recorder: &Recorder) -> bool {
+async fn operation(task: usize, pool: &Pool, query: &str, hold: Duration, records: &Records) -> bool {
     let started = Instant::now();
     let connection = match pool.get().await {
         Ok(connection) => connection,
         Err(error) => {
-            recorder.failed(task, faults::class(&error));
+            records.failed(task, faults::class(&error));
             return false;
         }
     };
@@ -170,11 +213,11 @@ async fn operation(task: usize, pool: &Pool, query: &str, hold: Duration, record
     let latency = started.elapsed();
     let succeeded = match answer {
         Ok(()) => {
-            recorder.succeeded(task, Conn::host(&connection), checkout, latency);
+            records.succeeded(task, Conn::host(&connection), checkout, latency);
             true
         }
         Err(error) => {
-            recorder.failed(task, faults::of_driver(&error));
+            records.failed(task, faults::of_driver(&error));
             false
         }
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pgsteer::Status;
 use serde::Serialize;
 
+use super::outage_report::OutageFigures;
 use crate::latency::{Percentiles, Tally};
 
 /// Figures of one stretch of time.
@@ -29,6 +30,9 @@ pub(super) struct Report {
     /// Operations by host.
     ops_by_host: BTreeMap<String, u64>,
     status: PoolFigures,
+    /// In the total only.
+    #[serde(flatten)]
+    outages: Option<OutageFigures>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -102,6 +106,14 @@ impl Report {
                 .map(|(host, count)| (host.to_string(), *count))
                 .collect(),
             status: PoolFigures::of(status),
+            outages: None,
+        }
+    }
+
+    pub(super) fn with(self, outages: OutageFigures) -> Self {
+        Report {
+            outages: Some(outages),
+            ..self
         }
     }
 }
@@ -173,6 +185,9 @@ impl fmt::Display for Report {
                 f,
                 "\n  {host}: {connections} connections, {operations} operations"
             )?;
+        }
+        if let Some(outages) = &self.outages {
+            write!(f, "\n{outages}")?;
         }
         Ok(())
     }

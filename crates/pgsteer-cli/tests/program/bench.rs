@@ -1,6 +1,9 @@
 //! `pgsteer bench` on a simulated cluster.
 
-use pgsteer_sim::{Effect, Script, ServerSpec, Sim};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use pgsteer_sim::{Death, Effect, Script, ServerSpec, Sim};
 use serde_json::{Value, json};
 
 use crate::rig::{Cluster, Going, json_lines, run};
@@ -134,6 +137,76 @@ fn text_ends_with_the_connections_by_host() {
     assert!(
         run.stdout
             .contains(&format!("{}: 3 connections", cluster.address("a"))),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_time_without_success_is_told_with_its_errors() {
+    let cluster = Cluster::start(Sim::builder(1).server(ServerSpec::new("a")));
+    let mut going = Going::start(&[
+        "bench",
+        &cluster.url(
+            "a",
+            "failed_host_reconnect_delay_secs=0&connect_timeout=1&checkout_timeout=300ms",
+        ),
+        "--tasks",
+        "4",
+        "--seconds",
+        "4",
+        "--warmup",
+        "0",
+        "--json",
+    ]);
+    going.line().expect("a first second");
+
+    let killed = Instant::now();
+    cluster.sim.server("a").kill(Death::Rst);
+    sleep(Duration::from_millis(900));
+    cluster.sim.server("a").start();
+    let run = going.end();
+    let most = killed.elapsed().as_secs_f64();
+
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let lines = json_lines(&run);
+    let total = lines.last().expect("a total");
+    let outages = total["outages"].as_array().expect("a list");
+    assert_eq!(outages.len(), 1, "{total}");
+    let (outage, length) = (&outages[0], outages[0]["seconds"].as_f64().unwrap_or(0.0));
+    assert!((0.8..most).contains(&length), "{total}");
+    let times = (outage["from_unix_s"].as_f64(), outage["to_unix_s"].as_f64());
+    let between = times.1.zip(times.0).map_or(0.0, |(to, from)| to - from);
+    assert!((between - length).abs() < 0.002, "{total}");
+    let errors = outage["errors"].as_object().expect("classes");
+    let failed: u64 = errors.values().filter_map(Value::as_u64).sum();
+    assert!(failed > 0, "{total}");
+    let longest = total["longest_gap_ms"].as_f64().unwrap_or(0.0);
+    assert!((longest - length * 1000.0).abs() < 1.0, "{total}");
+    assert!(lines[0].get("outages").is_none(), "{}", lines[0]);
+}
+
+#[test]
+fn text_tells_of_the_longest_time_without_success() {
+    let cluster = Cluster::start(Sim::builder(1).server(ServerSpec::new("a")));
+
+    let run = run(&[
+        "bench",
+        &cluster.url("a", ""),
+        "--hold-ms",
+        "300",
+        "--tasks",
+        "1",
+        "--seconds",
+        "1",
+        "--warmup",
+        "0",
+        "--outage-ms",
+        "200",
+    ]);
+
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stdout.contains("longest time without a success: 3") && run.stdout.contains("no success for 0.3"),
         "{run:?}"
     );
 }
