@@ -100,7 +100,8 @@ fn processor() -> String {
     }
 }
 
-fn version(name: &str) -> &'static str {
+/// The version of a rival.
+pub fn version(name: &str) -> &'static str {
     let package = LOCK
         .split("[[package]]")
         .find(|package| package.contains(&format!("\nname = \"{name}\"\n")));

@@ -5,6 +5,7 @@
 mod allocations;
 mod contended;
 mod contenders;
+mod failover;
 mod get_and_return;
 mod machine;
 mod memory;
@@ -26,6 +27,9 @@ use report::Report;
 use server::Server;
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("failover") {
+        return failover::main(std::env::args().skip(2));
+    }
     let options = match Options::from_arguments(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(problem) => {
