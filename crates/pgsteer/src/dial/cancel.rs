@@ -11,6 +11,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::{CancelToken, Client};
 
+use super::error::Observed;
 use super::limit::Limit;
 use super::tls::{Demand, Tls};
 use crate::world::{Endpoint, SocketOptions, World};
@@ -67,7 +68,10 @@ impl Route {
         };
         let limit = Limit::until(deadline, &self.endpoint);
         let link = self.tls.open(socket, &self.host, demand, &limit).await;
-        let mut link = link.map_err(|failure| io::Error::other(failure.text))?;
+        let mut link = link.map_err(|failure| match failure.observed {
+            Observed::Deadline => io::ErrorKind::TimedOut.into(),
+            _ => io::Error::other(failure.text),
+        })?;
         token
             .cancel_query_raw(&mut link.socket, link.established)
             .await

@@ -8,6 +8,7 @@ mod failures;
 mod real;
 mod role;
 mod session;
+mod tls;
 
 use std::collections::HashMap;
 use std::future::{Future, pending};
@@ -18,10 +19,10 @@ use std::time::Duration;
 
 use super::tap::{CopyState, Severity};
 use pgsteer_core::verdict::Evidence;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, SslMode};
 use crate::world::{BoxFuture, Dial, Draw, Endpoint, Resolve, Socket};
 
 /// The deadline of every dial in these tests.
@@ -89,13 +90,23 @@ impl Scripted {
         self.0.lock().unwrap().dialled.clone()
     }
 
+    /// A dialler that speaks clear text.
     fn dialler(&self, config: Config) -> Dialler {
-        let world = World::new(
+        let mut settings = config.settings().unwrap();
+        settings.tls.mode = SslMode::Disable;
+        self.dialler_by(settings)
+    }
+
+    fn dialler_by(&self, settings: Settings) -> Dialler {
+        Dialler::new(Arc::new(settings), self.world()).unwrap()
+    }
+
+    fn world(&self) -> World {
+        World::new(
             Arc::new(self.clone()),
             Arc::new(self.clone()),
             Arc::new(self.clone()),
-        );
-        Dialler::new(Arc::new(config.settings().unwrap()), world).unwrap()
+        )
     }
 }
 
@@ -171,11 +182,11 @@ async fn dial_asking(host: Host, config: Config, ask: Ask) -> Result<Dialled, Di
 }
 
 /// The server's end of a connection.
-struct Peer {
-    stream: DuplexStream,
+struct Peer<S = DuplexStream> {
+    stream: S,
 }
 
-impl Peer {
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// Reads the startup message and accepts the login.
     async fn accept(&mut self) {
         self.startup().await;
@@ -190,6 +201,7 @@ impl Peer {
 
     async fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
+        self.stream.flush().await.unwrap();
     }
 
     /// The next message; `None` once the client has closed its side.
