@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cpu_time::ThreadTime;
 use pgsteer_core::host::{HostKey, NodeType};
 use pgsteer_core::hosts::{
-    Addresses, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, LoadBalance,
+    Addresses, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, HostOrder, LoadBalance, Search,
 };
 use pgsteer_core::topology::{Placement, TopologyKeys};
 
@@ -34,6 +34,9 @@ fn cluster(topology_keys: &str, now: Instant) -> ClusterState {
         load_balance: LoadBalance::Any,
         topology_keys: TopologyKeys::parse(topology_keys).expect("the keys are good"),
         fallback_only: false,
+        host_order: HostOrder::Listed,
+        role_ttl: Duration::from_secs(10),
+        drain_stale_addresses: false,
         refresh_interval: Duration::from_secs(300),
         failed_host_delay: Duration::from_secs(5),
         failed_host_max_delay: None,
@@ -58,9 +61,9 @@ fn cluster(topology_keys: &str, now: Instant) -> ClusterState {
     cluster.discovery_finished(DiscoveryOutcome::Rows { rows, addresses }, now);
     for _ in 0..CONNECTIONS {
         let key = cluster
-            .pick(&[], &[], fastrand::u64(..), now)
+            .pick(&Search::default(), fastrand::u64(..), now)
             .expect("there are hosts");
-        cluster.opened(&key, now);
+        cluster.opened(&key, None, now);
     }
     cluster.take_actions();
     cluster
@@ -68,11 +71,15 @@ fn cluster(topology_keys: &str, now: Instant) -> ClusterState {
 
 fn time(cluster: &mut ClusterState, tried: &[HostKey], now: Instant) -> f64 {
     let mut picked = Vec::with_capacity(PICKS);
+    let search = Search {
+        tried,
+        ..Search::default()
+    };
     let started = ThreadTime::now();
     for draw in 0..PICKS as u64 {
         picked.push(
             cluster
-                .pick(tried, &[], draw.wrapping_mul(0x9E37_79B9_7F4A_7C15), now)
+                .pick(&search, draw.wrapping_mul(0x9E37_79B9_7F4A_7C15), now)
                 .expect("there are hosts"),
         );
     }

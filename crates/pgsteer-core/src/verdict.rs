@@ -1,12 +1,11 @@
 //! What was seen, and what follows from it: the one table from evidence to effect.
 //!
 //! No other file matches on SQLSTATEs or kinds of I/O error. The same evidence says different things of a query and of
-//! a connect, and the two questions are kept apart on purpose: a server that is starting up loses a query's connection,
-//! but as a host it has answered.
+//! a connect: what happens on an open connection may throw doubt on its host, but only a connect that fails marks it.
 
 use std::io::ErrorKind;
 
-use crate::hosts::FailureKind;
+use crate::hosts::{FailureKind, Role};
 
 /// How far a connection had come when something was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,8 +43,6 @@ pub enum Evidence<'a> {
         /// The five characters of its code.
         sqlstate: &'a str,
     },
-    /// The server is in recovery while a session that takes writes is wanted.
-    InRecovery,
     /// TLS was refused though required, or its handshake or certificate check failed.
     Tls,
     /// The server asked for a kind of authentication that is not supported, or SASL failed.
@@ -58,26 +55,57 @@ pub enum Evidence<'a> {
     TaskDied,
 }
 
-/// What a failed connect says of the host.
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectionEffect {
+    /// It is over, or never was.
+    Dead,
+    /// It works but is on the wrong server: it goes when it comes back.
+    Retire,
+    /// It goes on; its transaction status says in which state.
+    Good,
+}
+
+/// What is to be held of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostEffect {
     /// The host has failed.
     Failed(FailureKind),
+    /// The host works, and this is what it is.
+    Role(Role),
     /// The login was refused, by the host or because the login is bad: the end of the pass tells. If another host
     /// accepted the same login the host is [`FailureKind::Rejected`], else no host is marked.
     JudgeAtEndOfPass,
-    /// Nothing: the evidence is not about a connect.
+    /// It may not be what it was, or not be there: the next connect will tell. It is not left out.
+    Suspect,
+    /// It is not what it was taken for, and is to be asked what it is.
+    RoleUnknown,
+    /// Nothing.
     Nothing,
 }
 
-impl HostEffect {
-    /// What the effect means for a probe, which stands alone and whose host has already failed.
-    pub fn for_probe(self) -> FailureKind {
-        match self {
-            HostEffect::Failed(kind) => kind,
-            HostEffect::JudgeAtEndOfPass | HostEffect::Nothing => FailureKind::Rejected,
-        }
-    }
+/// What it means for a circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BreakerEffect {
+    /// The server did not do what was asked of it.
+    Failure,
+    /// It says nothing of the server's health.
+    Neutral,
+    /// The server answered.
+    Success,
+}
+
+/// Everything that follows from what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Verdict {
+    /// What becomes of the connection.
+    pub connection: ConnectionEffect,
+    /// What is to be held of the host.
+    pub host: HostEffect,
+    /// What it means for a circuit breaker.
+    pub breaker: BreakerEffect,
+    /// Whether it is worth going on to the next host.
+    pub next_host: bool,
 }
 
 /// What a caller can do about an error.
@@ -104,7 +132,7 @@ enum Seen {
     CodeClass(&'static [&'static str]),
     /// A server error that ends the connection, whatever its code.
     Fatal,
-    InRecovery,
+    AnyServerError,
     BadServer,
     TaskDied,
     Anything,
@@ -122,8 +150,8 @@ impl Seen {
             (Seen::Deadline, Evidence::Deadline)
             | (Seen::AnyIo, Evidence::Io(_))
             | (Seen::Closed, Evidence::Closed)
+            | (Seen::AnyServerError, Evidence::Server { .. })
             | (Seen::NoSuchName, Evidence::NoSuchName)
-            | (Seen::InRecovery, Evidence::InRecovery)
             | (Seen::BadServer, Evidence::BadServer)
             | (Seen::TaskDied, Evidence::TaskDied)
             | (Seen::Anything, _) => true,
@@ -132,19 +160,19 @@ impl Seen {
     }
 }
 
-const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
-const REJECTED: HostEffect = HostEffect::Failed(FailureKind::Rejected);
-const READ_ONLY: HostEffect = HostEffect::Failed(FailureKind::ReadOnly);
-
-const REACHING: &[Stage] = &[Stage::Resolve, Stage::Connect];
-const TALKING: &[Stage] = &[Stage::Startup, Stage::SessionSetup];
-const CONNECTING: &[Stage] = &[
+const ANY_STAGE: &[Stage] = &[
     Stage::Resolve,
     Stage::Connect,
     Stage::Tls,
     Stage::Startup,
     Stage::SessionSetup,
+    Stage::Query,
 ];
+const REACHING: &[Stage] = &[Stage::Resolve, Stage::Connect];
+const TALKING: &[Stage] = &[Stage::Startup, Stage::SessionSetup];
+const LOGIN: &[Stage] = &[Stage::Startup];
+const TLS: &[Stage] = &[Stage::Tls];
+const QUERY: &[Stage] = &[Stage::Query];
 
 /// I/O errors that no socket gives by itself: what was read made no sense.
 const NONSENSE: &[ErrorKind] = &[
@@ -154,30 +182,119 @@ const NONSENSE: &[ErrorKind] = &[
     ErrorKind::Other,
 ];
 
-/// What a failed connect says of the host; the first rule that fits counts.
-const CONNECT_RULES: &[(&[Stage], Seen, HostEffect)] = &[
-    // nothing that happens on an open connection says anything of its host
-    (&[Stage::Query], Seen::Anything, HostEffect::Nothing),
-    (CONNECTING, Seen::InRecovery, READ_ONLY),
-    (CONNECTING, Seen::Deadline, DOWN),
-    (CONNECTING, Seen::NoSuchName, DOWN),
-    (CONNECTING, Seen::TaskDied, DOWN),
+/// The connection is over, and others may do better.
+const fn lost(host: HostEffect, breaker: BreakerEffect) -> Verdict {
+    Verdict {
+        connection: ConnectionEffect::Dead,
+        host,
+        breaker,
+        next_host: true,
+    }
+}
+
+/// No connection came of it.
+const fn failed(kind: FailureKind, breaker: BreakerEffect) -> Verdict {
+    lost(HostEffect::Failed(kind), breaker)
+}
+
+const DOWN: Verdict = failed(FailureKind::Down, BreakerEffect::Failure);
+const REJECTED: Verdict = failed(FailureKind::Rejected, BreakerEffect::Failure);
+
+/// What follows from what was seen; the first rule that fits counts.
+const RULES: &[(&[Stage], Seen, Verdict)] = &[
+    (
+        ANY_STAGE,
+        Seen::Code(&["57M02"]),
+        lost(HostEffect::Role(Role::ColdStandby), BreakerEffect::Neutral),
+    ),
+    // an open connection: it throws doubt on its host at most
+    (
+        QUERY,
+        Seen::Code(&["25006"]),
+        Verdict {
+            connection: ConnectionEffect::Retire,
+            host: HostEffect::RoleUnknown,
+            breaker: BreakerEffect::Neutral,
+            next_host: false,
+        },
+    ),
+    // the database was dropped
+    (
+        QUERY,
+        Seen::Code(&["57P04"]),
+        Verdict {
+            connection: ConnectionEffect::Dead,
+            host: HostEffect::Nothing,
+            breaker: BreakerEffect::Neutral,
+            next_host: false,
+        },
+    ),
+    (
+        QUERY,
+        Seen::Code(&["57P03"]),
+        lost(HostEffect::Suspect, BreakerEffect::Failure),
+    ),
+    // warned of an end that is coming, in a notice too
+    (
+        QUERY,
+        Seen::Code(&["57P01", "57P02", "57P05"]),
+        lost(HostEffect::Suspect, BreakerEffect::Neutral),
+    ),
+    (
+        QUERY,
+        Seen::CodeClass(&["08"]),
+        lost(HostEffect::Suspect, BreakerEffect::Neutral),
+    ),
+    (
+        QUERY,
+        Seen::Fatal,
+        lost(HostEffect::Suspect, BreakerEffect::Neutral),
+    ),
+    (
+        QUERY,
+        Seen::AnyServerError,
+        Verdict {
+            connection: ConnectionEffect::Good,
+            host: HostEffect::Nothing,
+            breaker: BreakerEffect::Success,
+            next_host: false,
+        },
+    ),
+    (
+        QUERY,
+        Seen::Anything,
+        lost(HostEffect::Suspect, BreakerEffect::Failure),
+    ),
+    // a connect
+    (ANY_STAGE, Seen::Deadline, DOWN),
+    (ANY_STAGE, Seen::NoSuchName, DOWN),
+    (ANY_STAGE, Seen::TaskDied, DOWN),
     (REACHING, Seen::AnyIo, DOWN),
     (REACHING, Seen::Closed, DOWN),
     // a handshake that breaks off was refused by somebody who was there
-    (&[Stage::Tls], Seen::AnyIo, REJECTED),
-    (&[Stage::Tls], Seen::Closed, REJECTED),
+    (TLS, Seen::AnyIo, REJECTED),
+    (TLS, Seen::Closed, REJECTED),
     (TALKING, Seen::Closed, DOWN),
     (TALKING, Seen::Io(NONSENSE), REJECTED),
     (TALKING, Seen::AnyIo, DOWN),
-    (CONNECTING, Seen::Code(&["08001"]), DOWN),
+    (ANY_STAGE, Seen::Code(&["08001"]), DOWN),
+    (
+        ANY_STAGE,
+        Seen::Code(&["57P03"]),
+        failed(FailureKind::NotReady, BreakerEffect::Failure),
+    ),
+    (
+        ANY_STAGE,
+        Seen::Code(&["53300", "53400"]),
+        failed(FailureKind::Full, BreakerEffect::Neutral),
+    ),
     // bad login, no such database, not allowed to connect to it
     (
-        &[Stage::Startup],
+        LOGIN,
         Seen::Code(&["28P01", "28000", "3D000", "42501"]),
-        HostEffect::JudgeAtEndOfPass,
+        lost(HostEffect::JudgeAtEndOfPass, BreakerEffect::Neutral),
     ),
-    (CONNECTING, Seen::Anything, REJECTED),
+    (ANY_STAGE, Seen::Anything, REJECTED),
 ];
 
 /// What a caller can do about an error; the first rule that fits counts.
@@ -199,12 +316,17 @@ const QUERY_RULES: &[(Seen, Class)] = &[
     (Seen::Anything, Class::Other),
 ];
 
-/// What a connect that failed at `stage` says of its host.
-pub fn connect_failure(stage: Stage, evidence: &Evidence<'_>) -> HostEffect {
-    CONNECT_RULES
+/// What follows from something that was seen at `stage`, be it a connect that failed or an error on an open connection.
+pub fn verdict(stage: Stage, evidence: &Evidence<'_>) -> Verdict {
+    RULES
         .iter()
         .find(|(stages, seen, _)| stages.contains(&stage) && seen.matches(evidence))
-        .map_or(REJECTED, |(_, _, effect)| *effect)
+        .map_or(REJECTED, |(_, _, verdict)| *verdict)
+}
+
+/// What a connect that failed at `stage` says of its host.
+pub fn connect_failure(stage: Stage, evidence: &Evidence<'_>) -> HostEffect {
+    verdict(stage, evidence).host
 }
 
 /// What a caller can do about an error seen on an open connection.
@@ -224,4 +346,10 @@ pub fn is_undefined_function(sqlstate: &str) -> bool {
 /// as it came.
 pub fn may_want_tls(sqlstate: &str) -> bool {
     sqlstate == "28000"
+}
+
+/// Whether the code says that a session writes nothing that was to write: its server is not the primary it was taken
+/// for, or the transaction was begun read-only.
+pub fn doubts_role(sqlstate: &str) -> bool {
+    sqlstate == "25006"
 }

@@ -9,7 +9,7 @@ use hosts_rig::{
     options, primary, row, three,
 };
 use pgsteer_core::host::NodeType;
-use pgsteer_core::hosts::{ClusterOptions, LoadBalance, NoHost, Refused};
+use pgsteer_core::hosts::{ClusterOptions, LoadBalance, NoHost, Refused, Role, TargetSessionAttrs};
 
 fn off() -> ClusterOptions {
     ClusterOptions {
@@ -148,8 +148,9 @@ fn a_lone_host_is_the_last_resort_although_it_failed() {
 #[test]
 fn a_standby_is_passed_over_where_writes_are_wanted() {
     let mut rig = Rig::new(options(), &["pg1", "pg2", "pg3"], Listing::NoFunction);
-    rig.read_write = true;
-    rig.set("pg1", Behaviour::Standby);
+    rig.target = TargetSessionAttrs::ReadWrite;
+    rig.cluster.watch_roles(true);
+    rig.set("pg1", Behaviour::Is(Role::Standby));
     assert_eq!(rig.open_all(4), "pg2 pg2 pg2 pg2");
     assert_eq!((rig.failed().as_str(), rig.read_only().as_str()), ("", "pg1"));
 }
@@ -157,10 +158,15 @@ fn a_standby_is_passed_over_where_writes_are_wanted() {
 /// Covers: E-189
 #[test]
 fn a_probe_finds_a_promoted_standby() {
-    let mut rig = Rig::new(every(millis(1000)), &["pg1"], Listing::NoFunction);
-    rig.read_write = true;
-    rig.set("pg1", Behaviour::Standby);
-    assert_eq!(rig.open(), Err(NotOpened::Connect("read-only server".to_owned())));
+    let options = ClusterOptions {
+        role_ttl: millis(900),
+        ..every(millis(1000))
+    };
+    let mut rig = Rig::new(options, &["pg1"], Listing::NoFunction);
+    rig.target = TargetSessionAttrs::ReadWrite;
+    rig.cluster.watch_roles(true);
+    rig.set("pg1", Behaviour::Is(Role::Standby));
+    assert_eq!(rig.open(), Err(NotOpened::NoFit("pg1 standby".to_owned())));
     rig.advance(millis(3500));
     assert!(rig.probes.len() >= 2, "{:?}", rig.probes);
     assert_eq!((rig.read_only().as_str(), rig.counts().as_str()), ("pg1", ""));

@@ -5,7 +5,9 @@ mod hosts_rig;
 use std::time::Duration;
 
 use hosts_rig::{Behaviour, Listing, Rig, key, millis, options, three};
-use pgsteer_core::hosts::{ClusterOptions, FailureKind, LoadBalance, LogEvent, LogLevel};
+use pgsteer_core::hosts::{
+    ClusterOptions, FailureKind, LoadBalance, LogEvent, LogLevel, Role, TargetSessionAttrs,
+};
 
 fn off(log_window: Duration) -> ClusterOptions {
     ClusterOptions {
@@ -51,16 +53,22 @@ fn every_kind_of_line_says_what_it_must() {
         FailureKind::Rejected,
         "57P03 the database system is starting up",
     );
-    rig.fail_as("b", FailureKind::ReadOnly, "read-only server");
+    rig.fail_as("b", FailureKind::NotReady, "57P03 not yet accepting connections");
+    rig.fail_as("c", FailureKind::Full, "53300 sorry, too many clients already");
     let lines = lines(&mut rig);
     assert!(
         lines[0].starts_with("Warning: a:5433") && lines[0].contains("57P03"),
         "{lines:?}"
     );
     assert!(!lines[0].contains("could not connect"), "{lines:?}");
-    assert!(
-        lines[1].starts_with("Info: b:5433") && lines[1].contains("standby"),
-        "{lines:?}"
+    assert_eq!(
+        lines[1..],
+        [
+            "Warning: b:5433 is not ready for connections: 57P03 not yet accepting connections; asked again after \
+             100ms, then less often",
+            "Warning: c:5433 takes no more connections: 53300 sorry, too many clients already; asked again after 500ms, \
+             then less often"
+        ]
     );
 }
 
@@ -73,7 +81,7 @@ fn further_failures_of_the_kind_are_counted_and_not_told() {
     }
     assert_eq!(lines(&mut rig).len(), 1, "silence is no proof that it works");
 
-    rig.cluster.opened(&key("a"), rig.now);
+    rig.cluster.opened(&key("a"), None, rig.now);
     rig.settle();
     assert_eq!(
         lines(&mut rig),
@@ -87,7 +95,7 @@ fn a_run_ends_by_the_timer_when_the_quiet_time_is_over_after_an_opening() {
     rig.fail("a");
     lines(&mut rig);
     rig.advance(millis(300));
-    rig.cluster.opened(&key("a"), rig.now);
+    rig.cluster.opened(&key("a"), None, rig.now);
     rig.settle();
     assert_eq!(rig.cluster.next_timer(), Some(rig.now + millis(700)));
     rig.advance(millis(699));
@@ -107,7 +115,7 @@ fn a_host_that_opens_and_fails_within_the_quiet_time_stays_in_its_run() {
     for _ in 0..10 {
         rig.fail("a");
         rig.advance(millis(500));
-        rig.cluster.opened(&key("a"), rig.now);
+        rig.cluster.opened(&key("a"), None, rig.now);
         rig.advance(millis(400));
     }
     assert_eq!(lines(&mut rig).len(), 1);
@@ -122,7 +130,7 @@ fn a_host_that_opens_and_fails_within_the_quiet_time_stays_in_its_run() {
 fn a_failure_after_the_quiet_time_is_a_new_run_even_if_the_timer_is_late() {
     let mut rig = cluster(millis(1000));
     rig.fail("a");
-    rig.cluster.opened(&key("a"), rig.now);
+    rig.cluster.opened(&key("a"), None, rig.now);
     lines(&mut rig);
     let late = rig.now + millis(2000);
     rig.cluster
@@ -140,7 +148,7 @@ fn a_failure_of_another_kind_begins_a_run_of_its_own_at_once() {
     rig.fail("a");
     rig.fail("a");
     rig.fail_as("a", FailureKind::Rejected, "57P03");
-    rig.cluster.opened(&key("a"), rig.now);
+    rig.cluster.opened(&key("a"), None, rig.now);
     rig.advance(millis(1000));
     let lines = lines(&mut rig);
     assert_eq!(lines.len(), 3, "{lines:?}");
@@ -156,16 +164,18 @@ fn a_failure_of_another_kind_begins_a_run_of_its_own_at_once() {
 fn a_standby_that_goes_down_comes_back_and_is_promoted_is_told_step_by_step() {
     let options = ClusterOptions {
         log_window: millis(500),
+        role_ttl: millis(900),
         ..options()
     };
     let mut rig = Rig::new(options, &["pg1"], Listing::NoFunction);
-    rig.read_write = true;
+    rig.target = TargetSessionAttrs::ReadWrite;
+    rig.cluster.watch_roles(true);
     rig.settle();
     lines(&mut rig);
     let state = |rig: &Rig| (rig.failed(), rig.read_only());
     let at = |failed: &str, read_only: &str| (failed.to_owned(), read_only.to_owned());
 
-    rig.set("pg1", Behaviour::Standby);
+    rig.set("pg1", Behaviour::Is(Role::Standby));
     assert!(rig.open().is_err());
     assert_eq!(state(&rig), at("", "pg1"));
     let told = lines(&mut rig);
@@ -188,7 +198,7 @@ fn a_standby_that_goes_down_comes_back_and_is_promoted_is_told_step_by_step() {
         "{told:?}"
     );
 
-    rig.set("pg1", Behaviour::Standby);
+    rig.set("pg1", Behaviour::Is(Role::Standby));
     rig.advance(millis(1000));
     rig.refresh();
     assert_eq!(state(&rig), at("", "pg1"));
@@ -210,7 +220,7 @@ fn a_standby_that_goes_down_comes_back_and_is_promoted_is_told_step_by_step() {
         .into_iter()
         .filter(|line| line.contains("pg1"))
         .collect();
-    assert_eq!(told, ["Info: pg1:5433 takes writes again (1 failure in the run)"]);
+    assert_eq!(told, ["Info: pg1:5433 is a primary now; it was a standby"]);
 }
 
 /// Covers: E-203

@@ -17,10 +17,11 @@ use std::time::{Duration, Instant};
 use hosts_model::{Listed, Model};
 use pgsteer_core::host::{HostKey, NodeType};
 use pgsteer_core::hosts::{
-    Action, Addresses, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, FailureKind,
-    LoadBalance, LogEvent,
+    Action, Addresses, Answer, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, FailureKind,
+    HostOrder, LoadBalance, LogEvent, Search, TargetSessionAttrs,
 };
 use pgsteer_core::topology::{Placement, TopologyKeys};
+use pgsteer_core::verdict::HostEffect;
 
 const EVENTS: usize = 200;
 const HISTORIES: u64 = 10_000;
@@ -113,6 +114,9 @@ fn options(random: &mut Random) -> ClusterOptions {
         ]),
         topology_keys: TopologyKeys::parse(random.one_of(&keys)).expect("keys of a test"),
         fallback_only: random.chance(50),
+        host_order: HostOrder::Listed,
+        role_ttl: Duration::from_secs(10),
+        drain_stale_addresses: false,
         refresh_interval: Duration::from_millis(random.one_of(&[0, 700, 3000, 300_000])),
         failed_host_delay: Duration::from_millis(delay),
         failed_host_max_delay: cap.map(|times| Duration::from_millis(delay) * times),
@@ -188,7 +192,12 @@ impl History {
         };
         let refresh = self.model.pick_refreshes(self.now);
         let candidates = self.model.candidates(&tried);
-        let picked = self.cluster.pick(&tried, &avoid, self.random.next(), self.now);
+        let search = Search {
+            tried: &tried,
+            avoid: &avoid,
+            ..Search::default()
+        };
+        let picked = self.cluster.pick(&search, self.random.next(), self.now);
         match (picked, candidates) {
             (Ok(picked), Ok(candidates)) => {
                 let welcome: Vec<HostKey> = candidates
@@ -223,15 +232,13 @@ impl History {
         let key = self.model.reserved.swap_remove(number);
         match self.random.below(10) {
             0..5 => {
-                self.cluster.opened(&key, self.now);
+                self.cluster.opened(&key, None, self.now);
                 self.model.live.push(key.clone());
                 self.model.failures.remove(&key);
                 Expected::default()
             }
             5..9 => {
-                let kind =
-                    self.random
-                        .one_of(&[FailureKind::Down, FailureKind::Rejected, FailureKind::ReadOnly]);
+                let kind = self.random.one_of(&[FailureKind::Down, FailureKind::Rejected]);
                 let refresh = self.model.failure_refreshes(self.now);
                 self.cluster.open_failed(&key, kind, "scripted", self.now);
                 self.model.fail(&key, kind, self.now);
@@ -391,13 +398,14 @@ impl History {
         self.model.probes.remove(&key);
         if self.random.chance(50) {
             self.model.failures.remove(&key);
-            self.cluster.probe_finished(&key, id, Ok(()), self.now);
+            self.cluster
+                .probe_finished(&key, id, Ok(Answer::default()), self.now);
             return Expected::default();
         }
         let kind = self.random.one_of(&[FailureKind::Down, FailureKind::Rejected]);
         self.model.fail(&key, kind, self.now);
-        self.cluster
-            .probe_finished(&key, id, Err((kind, "scripted".to_owned())), self.now);
+        let failure = (HostEffect::Failed(kind), "scripted".to_owned());
+        self.cluster.probe_finished(&key, id, Err(failure), self.now);
         Expected {
             failed: Some((key, kind)),
             ..Expected::default()
@@ -412,9 +420,11 @@ impl History {
         match self.random.below(4) {
             0 => self.cluster.closed(&stranger),
             1 => self.cluster.cancelled(&stranger),
-            2 => self.cluster.probe_finished(&key, wrong_id, Ok(()), self.now),
+            2 => self
+                .cluster
+                .probe_finished(&key, wrong_id, Ok(Answer::default()), self.now),
             _ => {
-                let failure = (FailureKind::Down, "late".to_owned());
+                let failure = (HostEffect::Failed(FailureKind::Down), "late".to_owned());
                 self.cluster
                     .probe_finished(&key, wrong_id, Err(failure), self.now);
             }
@@ -460,7 +470,9 @@ impl History {
                     starts_discovery = false;
                     self.model.discovery_running = true;
                 }
-                Action::StartProbe { key, id, limit } => {
+                Action::Changed => {}
+                Action::ResolveNames { .. } => panic!("no names are to be looked up"),
+                Action::StartProbe { key, id, limit, .. } => {
                     assert!(self.probe_ids.insert(id), "probe {id} is given twice");
                     assert_eq!(limit, self.model.options.connect_timeout * 2);
                     assert!(
@@ -489,8 +501,9 @@ impl History {
         let (host, kind) = match line {
             LogEvent::Down { host, .. } => (host, FailureKind::Down),
             LogEvent::Rejected { host, .. } => (host, FailureKind::Rejected),
-            LogEvent::ReadOnly { host, .. } => (host, FailureKind::ReadOnly),
-            LogEvent::RunEnded { host, kind, failures } => {
+            LogEvent::RunEnded {
+                host, kind, failures, ..
+            } => {
                 let (of, counted) = self.runs.remove(&host).expect("a run that ended had begun");
                 assert_eq!(of, kind);
                 // the failure that found the run over begins the next
@@ -529,7 +542,7 @@ impl History {
     }
 
     fn check_state(&self) {
-        let known = self.cluster.snapshot();
+        let known = self.cluster.snapshot(TargetSessionAttrs::Any, self.now);
         assert_eq!(known.counts, Model::tally(&self.model.live));
         assert_eq!(known.pending, Model::tally(&self.model.reserved));
         assert_eq!(known.discovered, self.model.discovered);

@@ -5,7 +5,12 @@ mod hosts_rig;
 use std::time::Duration;
 
 use hosts_rig::{Behaviour, Listing, Rig, joined, key, millis, options, primary, three};
-use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, DiscoveryOutcome, FailureKind, LoadBalance};
+use pgsteer_core::hosts::{
+    Action, Answer, ClusterOptions, ClusterState, DiscoveryOutcome, FailureKind, LoadBalance,
+};
+use pgsteer_core::verdict::HostEffect;
+
+const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
 
 fn off() -> ClusterOptions {
     ClusterOptions {
@@ -234,12 +239,13 @@ fn a_connection_that_opens_stops_the_probe_and_its_late_report_is_ignored() {
     rig.set("a", Behaviour::Hangs);
     rig.advance(millis(1000));
     rig.refresh();
-    rig.cluster.opened(&key("a"), rig.now);
+    rig.cluster.opened(&key("a"), None, rig.now);
     rig.settle();
     assert_eq!(rig.stopped_probes, ["a"]);
     rig.cluster
-        .probe_finished(&key("a"), 1, Err((FailureKind::Down, "late".to_owned())), rig.now);
-    rig.cluster.probe_finished(&key("nobody"), 1, Ok(()), rig.now);
+        .probe_finished(&key("a"), 1, Err((DOWN, "late".to_owned())), rig.now);
+    rig.cluster
+        .probe_finished(&key("nobody"), 1, Ok(Answer::default()), rig.now);
     assert_eq!(rig.failed(), "");
 }
 
@@ -323,7 +329,7 @@ fn a_failure_brings_a_refresh_forward_once_a_second() {
     assert_eq!(rig.asked.len(), 1);
     rig.advance(millis(1000));
     rig.fail_as("b", FailureKind::Rejected, "53300");
-    rig.fail_as("c", FailureKind::ReadOnly, "read-only server");
+    rig.fail_as("c", FailureKind::Full, "53300");
     assert_eq!(rig.asked.len(), 2);
 }
 
@@ -409,6 +415,8 @@ fn limits_follow_the_connect_timeout() {
         key: key("s"),
         id: 1,
         limit: millis(1400),
+        ask_role: false,
+        ask_timeline: false,
     };
     assert_eq!(cluster.take_actions(), [probe]);
 }
@@ -490,7 +498,7 @@ fn the_longest_settings_overflow_nothing() {
     let mut rig = Rig::standard(options);
     rig.fail("a");
     rig.refresh();
-    rig.cluster.opened(&key("a"), rig.now);
+    rig.cluster.opened(&key("a"), None, rig.now);
     assert!(
         rig.cluster
             .next_timer()

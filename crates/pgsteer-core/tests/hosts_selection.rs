@@ -43,7 +43,7 @@ fn mark_down(rig: &mut Rig, hosts: &[&str]) {
 }
 
 fn found_back(rig: &mut Rig, host: &str) {
-    rig.cluster.opened(&key(host), rig.now);
+    rig.cluster.opened(&key(host), None, rig.now);
 }
 
 /// Covers: E-100, E-101

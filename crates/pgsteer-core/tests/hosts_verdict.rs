@@ -2,9 +2,10 @@
 
 use std::io::ErrorKind;
 
-use pgsteer_core::hosts::FailureKind;
+use pgsteer_core::hosts::{FailureKind, Role};
 use pgsteer_core::verdict::{
-    Class, Evidence, HostEffect, Stage, classify, connect_failure, is_undefined_function,
+    BreakerEffect, Class, ConnectionEffect, Evidence, HostEffect, Stage, Verdict, classify, connect_failure,
+    doubts_role, is_undefined_function, verdict,
 };
 
 const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
@@ -79,7 +80,6 @@ fn an_error_of_a_query_is_a_conflict_a_loss_or_neither() {
         (error("0"), Class::Other),
         (Evidence::Tls, Class::Other),
         (Evidence::UnsupportedAuth, Class::Other),
-        (Evidence::InRecovery, Class::Other),
         (Evidence::NoSuchName, Class::Other),
         (Evidence::Panicked, Class::Other),
     ];
@@ -142,9 +142,7 @@ fn a_host_that_could_not_be_reached_is_down() {
 #[test]
 fn a_host_that_answered_and_gave_no_connection_is_rejected() {
     for stage in [Stage::Startup, Stage::SessionSetup] {
-        for code in [
-            "53300", "57P03", "57P01", "08004", "08006", "08P01", "57M02", "XX000", "",
-        ] {
+        for code in ["57P01", "57P04", "08004", "08006", "08P01", "XX000", "25006", ""] {
             assert_eq!(connect_failure(stage, &fatal(code)), REJECTED, "{stage:?} {code}");
             assert_eq!(connect_failure(stage, &error(code)), REJECTED, "{stage:?} {code}");
         }
@@ -193,31 +191,148 @@ fn a_refused_login_is_judged_at_the_end_of_the_pass() {
             "{code}"
         );
     }
-    assert_eq!(HostEffect::JudgeAtEndOfPass.for_probe(), FailureKind::Rejected);
-    assert_eq!(DOWN.for_probe(), FailureKind::Down);
+}
+
+/// One line of the table: what was seen, and what becomes of connection, host, breaker and the search.
+type Row<'a> = (
+    &'a [Stage],
+    Evidence<'a>,
+    (ConnectionEffect, HostEffect, BreakerEffect, bool),
+);
+
+/// Covers: E-154
+#[test]
+fn every_row_of_the_table_says_what_becomes_of_connection_host_breaker_and_search() {
+    use BreakerEffect::{Failure, Neutral, Success};
+    use ConnectionEffect::{Dead, Good, Retire};
+    use ErrorKind::{
+        BrokenPipe, ConnectionRefused, ConnectionReset, HostUnreachable, TimedOut, UnexpectedEof,
+    };
+    use HostEffect::{JudgeAtEndOfPass, Nothing, RoleUnknown, Suspect};
+    const NOT_READY: HostEffect = HostEffect::Failed(FailureKind::NotReady);
+    const FULL: HostEffect = HostEffect::Failed(FailureKind::Full);
+    const COLD: HostEffect = HostEffect::Role(Role::ColdStandby);
+    const LOGIN: &[Stage] = &[Stage::Startup];
+    const TALKING: &[Stage] = &[Stage::Startup, Stage::SessionSetup];
+    const QUERY: &[Stage] = &[Stage::Query];
+    const ALL: &[Stage] = &[
+        Stage::Resolve,
+        Stage::Connect,
+        Stage::Tls,
+        Stage::Startup,
+        Stage::SessionSetup,
+        Stage::Query,
+    ];
+
+    let down = (Dead, DOWN, Failure, true);
+    let rejected = (Dead, REJECTED, Failure, true);
+    let lost = (Dead, Suspect, Failure, true);
+    let ended = (Dead, Suspect, Neutral, true);
+    let fine = (Good, Nothing, Success, false);
+    let table: &[Row<'_>] = &[
+        // nobody there, or nobody answers
+        (&CONNECTING, Evidence::Deadline, down),
+        (&CONNECTING, Evidence::TaskDied, down),
+        (&[Stage::Resolve], Evidence::NoSuchName, down),
+        (&[Stage::Connect], Evidence::Io(ConnectionRefused), down),
+        (&[Stage::Connect], Evidence::Io(HostUnreachable), down),
+        (&[Stage::Connect], Evidence::Io(TimedOut), down),
+        (TALKING, Evidence::Io(ConnectionReset), down),
+        (TALKING, Evidence::Io(BrokenPipe), down),
+        (TALKING, Evidence::Io(UnexpectedEof), down),
+        (TALKING, Evidence::Closed, down),
+        // the same on an open connection: its host is not marked by it
+        (QUERY, Evidence::Deadline, lost),
+        (QUERY, Evidence::Closed, lost),
+        (QUERY, Evidence::Io(ConnectionReset), lost),
+        (QUERY, Evidence::Io(TimedOut), lost),
+        (QUERY, Evidence::BadServer, lost),
+        (QUERY, Evidence::TaskDied, lost),
+        // starting up, in recovery, shutting down
+        (TALKING, fatal("57P03"), (Dead, NOT_READY, Failure, true)),
+        (QUERY, fatal("57P03"), lost),
+        // a standby that takes no sessions
+        (ALL, fatal("57M02"), (Dead, COLD, Neutral, true)),
+        // full
+        (TALKING, fatal("53300"), (Dead, FULL, Neutral, true)),
+        (TALKING, fatal("53400"), (Dead, FULL, Neutral, true)),
+        // the login
+        (LOGIN, fatal("28P01"), (Dead, JudgeAtEndOfPass, Neutral, true)),
+        (LOGIN, fatal("28000"), (Dead, JudgeAtEndOfPass, Neutral, true)),
+        (LOGIN, fatal("3D000"), (Dead, JudgeAtEndOfPass, Neutral, true)),
+        (LOGIN, fatal("42501"), (Dead, JudgeAtEndOfPass, Neutral, true)),
+        // TLS
+        (&[Stage::Tls], Evidence::Tls, rejected),
+        (&[Stage::Tls], Evidence::Closed, rejected),
+        (&[Stage::Tls], Evidence::Io(ConnectionReset), rejected),
+        // the end of a session, told in an error or in a notice before it
+        (QUERY, fatal("57P01"), ended),
+        (QUERY, error("57P01"), ended),
+        (QUERY, error("57P02"), ended),
+        (QUERY, fatal("57P05"), ended),
+        (QUERY, fatal("08006"), ended),
+        (QUERY, fatal("08P01"), ended),
+        (QUERY, error("08003"), ended),
+        (LOGIN, fatal("57P01"), rejected),
+        (LOGIN, fatal("08P01"), rejected),
+        (LOGIN, fatal("08006"), rejected),
+        (LOGIN, fatal("08001"), down),
+        // the database was dropped
+        (QUERY, fatal("57P04"), (Dead, Nothing, Neutral, false)),
+        // a write where none is taken
+        (QUERY, error("25006"), (Retire, RoleUnknown, Neutral, false)),
+        // any other end
+        (QUERY, fatal("XX000"), ended),
+        (QUERY, fatal("25P03"), ended),
+        (LOGIN, fatal("XX000"), rejected),
+        // an ordinary error of a statement
+        (QUERY, error("57014"), fine),
+        (QUERY, error("40001"), fine),
+        (QUERY, error("40P01"), fine),
+        (QUERY, error("42601"), fine),
+        (QUERY, error("23505"), fine),
+        (QUERY, error("58M01"), fine),
+        (QUERY, error("XX000"), fine),
+        // an error while the session is set up gives no connection
+        (&[Stage::SessionSetup], error("42883"), rejected),
+        (TALKING, Evidence::BadServer, rejected),
+        (TALKING, Evidence::UnsupportedAuth, rejected),
+        (&CONNECTING, Evidence::Panicked, rejected),
+    ];
+    for (stages, evidence, (connection, host, breaker, next_host)) in table {
+        let expected = Verdict {
+            connection: *connection,
+            host: *host,
+            breaker: *breaker,
+            next_host: *next_host,
+        };
+        for stage in *stages {
+            assert_eq!(verdict(*stage, evidence), expected, "{stage:?} {evidence:?}");
+            assert_eq!(connect_failure(*stage, evidence), *host, "{stage:?} {evidence:?}");
+        }
+    }
 }
 
 #[test]
-fn a_standby_where_writes_are_wanted_is_read_only() {
-    let effect = connect_failure(Stage::SessionSetup, &Evidence::InRecovery);
-    assert_eq!(effect, HostEffect::Failed(FailureKind::ReadOnly));
-}
-
-#[test]
-fn nothing_on_an_open_connection_says_anything_of_its_host() {
-    let evidence = [
+fn nothing_on_an_open_connection_marks_its_host_as_failed() {
+    let codes = ["57P01", "57P03", "08006", "28P01", "53300", "XX000", "25006", ""];
+    let errors = codes.iter().flat_map(|code| [fatal(code), error(code)]);
+    let others = [
         Evidence::Closed,
         Evidence::Deadline,
         Evidence::TaskDied,
-        fatal("57P01"),
-        fatal("08006"),
-        fatal("28P01"),
+        Evidence::Tls,
     ];
-    for evidence in evidence {
-        assert_eq!(
-            connect_failure(Stage::Query, &evidence),
-            HostEffect::Nothing,
-            "{evidence:?}"
-        );
+    for evidence in errors.chain(others) {
+        let host = verdict(Stage::Query, &evidence).host;
+        assert!(!matches!(host, HostEffect::Failed(_)), "{evidence:?}: {host:?}");
+    }
+}
+
+#[test]
+fn one_code_says_that_a_server_took_no_write() {
+    assert!(doubts_role("25006"));
+    for code in ["25001", "0A000", "2500", "250066", ""] {
+        assert!(!doubts_role(code), "{code:?}");
     }
 }

@@ -84,7 +84,7 @@ fn without_load_balancing_all_go_to_the_first_host_and_stay() {
     let before = world.ids();
     world.run_for(300 * MS);
     assert_eq!(world.ids(), before);
-    let snapshot = world.cluster.snapshot();
+    let snapshot = world.snapshot();
     assert!(!snapshot.discovering && !snapshot.discovered);
 }
 
@@ -153,7 +153,7 @@ fn a_connection_that_ends_is_replaced_on_its_host_which_is_not_marked() {
     world.settle();
     assert_eq!(world.dialled[dialled..], [host("a")]);
     assert_eq!(world.by_host(), "a:1 b:1 c:1");
-    assert!(world.cluster.snapshot().failures.is_empty());
+    assert!(world.snapshot().failures.is_empty());
 }
 
 /// Covers: E-250
@@ -195,7 +195,7 @@ fn a_full_pool_does_nothing_until_a_connection_ends() {
     world.kill(0);
     world.settle();
     assert_eq!(world.dialled.len(), dialled + 1);
-    assert!(world.cluster.snapshot().failures.is_empty());
+    assert!(world.snapshot().failures.is_empty());
 }
 
 /// Covers: E-259
@@ -209,7 +209,7 @@ fn a_connection_that_ends_under_its_holder_is_replaced_when_it_comes_back() {
     world.give_back(slot, Condition::Clean);
     world.settle();
     assert_eq!((idle_leased(&world), world.by_host()), ((1, 0), "a:1".to_owned()));
-    assert!(world.cluster.snapshot().failures.is_empty());
+    assert!(world.snapshot().failures.is_empty());
 }
 
 /// Covers: E-260
@@ -233,7 +233,7 @@ fn a_failed_host_that_is_allowed_draws_nothing() {
     world.health.insert(host("a"), Health::Down);
     let mut world = started(world);
     assert_eq!(world.by_host(), "b:3 c:3");
-    let snapshot = world.cluster.snapshot();
+    let snapshot = world.snapshot();
     assert!(snapshot.allowed.contains(&host("a")) && snapshot.failed() == [host("a")]);
     let before = world.ids();
     world.run_for(650 * MS);
@@ -257,10 +257,7 @@ fn a_pool_that_reaches_only_the_load_balancer_settles_there() {
     let (before, dialled) = (world.ids(), world.dialled.len());
     world.run_for(3 * SECOND);
     assert_eq!((world.ids(), world.dialled.len()), (before, dialled));
-    assert_eq!(
-        world.cluster.snapshot().failed(),
-        [host("a"), host("b"), host("c")]
-    );
+    assert_eq!(world.snapshot().failed(), [host("a"), host("b"), host("c")]);
 }
 
 /// Covers: E-265
@@ -314,7 +311,7 @@ fn connections_move_to_the_preferred_place_only_once_it_takes_them() {
     world.health.insert(host("a"), Health::Rejects);
     let mut world = started(world);
     assert_eq!(world.by_host(), "b:2 c:2");
-    assert_eq!(world.cluster.snapshot().rejected(), [host("a")]);
+    assert_eq!(world.snapshot().rejected(), [host("a")]);
     let before = world.ids();
     world.run_for(2_500 * MS);
     assert_eq!(world.ids(), before);
@@ -363,7 +360,7 @@ fn a_hook_that_fails_everywhere_fails_waiters_and_marks_no_host_until_it_is_mend
     assert_eq!((world.failed_waiters, world.view.waiting), (1, 0));
     let stats = world.planner.stats(&world.view);
     assert_eq!((stats.opening, stats.idle, stats.leased), (0, 0, 0));
-    let snapshot = world.cluster.snapshot();
+    let snapshot = world.snapshot();
     assert!(snapshot.failures.is_empty());
     assert_eq!(snapshot.placement, [host("a"), host("b"), host("c")]);
     world.hook_fails_on.clear();

@@ -461,7 +461,7 @@ fn events_that_make_no_sense_are_ignored_and_told() {
             "opened",
             |rig, slot| {
                 rig.planner
-                    .opened(slot, host("a"), 0, &rig.view, rig.now)
+                    .opened(slot, host("a"), None, 0, &rig.view, rig.now)
                     .err()
                     .map(|odd| odd.event)
             },

@@ -85,6 +85,7 @@ fn any_options(kind: Kind, random: &mut Random) -> PlannerOptions {
         max_dials: u32::try_from(random.between(1, 8)).unwrap(),
         refill_delay: SECOND,
         login_backoff_max: 30 * SECOND,
+        not_ready_max: 5 * SECOND,
         hook_keep_off: millis(random, 1_000, 3_000),
         return_cancel_after: millis(random, 0, 2_000),
         return_timeout: millis(random, 500, 4_000),
@@ -290,7 +291,7 @@ fn after_any_history_a_fixed_pool_is_spread_evenly_in_the_end() {
         give_everything_back(&mut world);
         world.run_for(world.options.rebalance_interval * (2 * world.options.size + 2));
         let stats = world.planner.stats(&world.view);
-        let snapshot = world.cluster.snapshot();
+        let snapshot = world.snapshot();
         assert!(snapshot.failures.is_empty());
         let loads = snapshot
             .placement

@@ -216,7 +216,12 @@ fn a_connection_marked_for_the_spread_stays_if_it_is_even_by_the_next_look() {
 
 #[test]
 fn a_failed_host_draws_no_connections_however_it_failed() {
-    for kind in [FailureKind::Down, FailureKind::ReadOnly, FailureKind::Rejected] {
+    for kind in [
+        FailureKind::Down,
+        FailureKind::Rejected,
+        FailureKind::NotReady,
+        FailureKind::Full,
+    ] {
         let hosts = ["a", "a", "a", "b"];
         let look = failed(counted(&["a", "b", "c"], &hosts), "c", kind);
         let mut rig = pool(&["a", "a", "b", "b"]);

@@ -207,11 +207,9 @@ impl History {
         let Some(place) = self.some_waiter() else { return };
         let mut waiter = self.waiters.swap_remove(place);
         let number = waiter.number;
-        let polled = self.pool.poll_take(
-            &mut waiter.wait,
-            &mut Context::from_waker(&waiter.waker),
-            waiter.deadline,
-        );
+        let polled = self
+            .pool
+            .poll_take(&mut waiter.wait, &mut Context::from_waker(&waiter.waker), None);
         match (waiter.said.clone(), polled) {
             (Said::Waiting, Poll::Pending) => self.waiters.push(waiter),
             (Said::Rejected(said), Poll::Ready(Err(rejected))) => assert_eq!(said, rejected),

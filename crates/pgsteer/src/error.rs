@@ -116,7 +116,8 @@ impl Error {
 pub(crate) fn failure_in_words(kind: FailureKind) -> &'static str {
     match kind {
         FailureKind::Down => "down",
-        FailureKind::ReadOnly => "is read-only",
+        FailureKind::NotReady => "is not ready",
+        FailureKind::Full => "takes no more connections",
         _ => "rejected the connection",
     }
 }

@@ -156,8 +156,9 @@ impl ServerRow {
             failure: snapshot.failures.get(key).map(|failure| FailureRow {
                 kind: match failure.kind {
                     FailureKind::Down => "down",
-                    FailureKind::ReadOnly => "read_only",
                     FailureKind::Rejected => "rejected",
+                    FailureKind::NotReady => "not_ready",
+                    FailureKind::Full => "full",
                     _ => "failed",
                 },
                 reason: failure.reason.clone(),

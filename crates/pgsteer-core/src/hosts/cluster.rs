@@ -9,8 +9,9 @@ use super::address::AddressChoice;
 use super::failures::{Backoff, mark};
 use super::load::HostTable;
 use super::log_runs::{Runs, Subject};
-use super::picker::{Facts, Policy, least_loaded};
-use super::{Action, FailureKind, LoadBalance, LogEvent, NoHost};
+use super::picker::Facts;
+use super::search::{Places, Search};
+use super::{Action, FailureKind, HostOrder, LoadBalance, LogEvent, NoHost, Role, TargetSessionAttrs};
 use crate::host::{HostKey, Server};
 use crate::topology::TopologyKeys;
 
@@ -23,6 +24,14 @@ pub struct ClusterOptions {
     pub topology_keys: TopologyKeys,
     /// Refuse servers outside the topology keys. Without effect if there are none, and under the preferring modes.
     pub fallback_only: bool,
+    /// The order of the configured hosts where nothing else decides.
+    pub host_order: HostOrder,
+    /// How long a host that is known to be of no better use than what there is already is not asked again. Zero: it
+    /// always is.
+    pub role_ttl: Duration,
+    /// Whether refreshes look up the names of configured hosts, so that connections to addresses that a name no longer
+    /// has can be moved away.
+    pub drain_stale_addresses: bool,
     /// How often servers are looked for and failed hosts probed. Zero: on every pick, and never by a timer.
     pub refresh_interval: Duration,
     /// How long a failed host is left alone at least.
@@ -47,9 +56,12 @@ pub struct ClusterState {
     pub(super) servers: Vec<Server>,
     /// What the filter needs of each server, in the same order.
     pub(super) facts: Vec<Facts>,
-    /// The servers a pick with nothing tried would choose among, unless out of date.
-    candidates: Vec<usize>,
-    pub(super) candidates_outdated: bool,
+    /// The servers a pick with nothing tried would choose among, by target, and whether that is up to date. Empty if age
+    /// matters for it.
+    pub(super) candidates: [Vec<usize>; TargetSessionAttrs::ALL.len()],
+    pub(super) candidates_known: [bool; TargetSessionAttrs::ALL.len()],
+    /// Room for the hosts a search has tried and those it avoids.
+    pub(super) scratch: (Places, Places),
     pub(super) discovered: bool,
     /// The last server that was asked cannot list servers.
     pub(super) cannot_list: bool,
@@ -64,6 +76,12 @@ pub struct ClusterState {
     pub(super) last_refresh: Instant,
     pub(super) refresh_timer: Option<Instant>,
     pub(super) last_probe_id: u64,
+    /// When the next host is due to be probed by its own schedule.
+    pub(super) probe_timer: Option<Instant>,
+    pub(super) watches_roles: bool,
+    /// The highest timeline any configured host writes on.
+    pub(super) highest_timeline: Option<u32>,
+    pub(super) told_of_split_brain: bool,
     pub(super) runs: Runs,
     pub(super) actions: Vec<Action>,
 }
@@ -88,8 +106,9 @@ impl ClusterState {
             seeds: places,
             servers: Vec::new(),
             facts: Vec::new(),
-            candidates: Vec::new(),
-            candidates_outdated: false,
+            candidates: Default::default(),
+            candidates_known: Default::default(),
+            scratch: Default::default(),
             discovered: false,
             cannot_list: false,
             discovery_running: false,
@@ -100,6 +119,10 @@ impl ClusterState {
             last_refresh: now,
             refresh_timer: None,
             last_probe_id: 0,
+            probe_timer: None,
+            watches_roles: false,
+            highest_timeline: None,
+            told_of_split_brain: false,
             actions: Vec::new(),
         };
         if cluster.options.load_balance.discovers() {
@@ -127,25 +150,20 @@ impl ClusterState {
     }
 
     /// Chooses a host for one connection attempt and reserves it. The reservation ends with exactly one of
-    /// [`opened`](Self::opened), [`open_failed`](Self::open_failed) and [`cancelled`](Self::cancelled).
+    /// [`opened`](Self::opened), [`answered`](Self::answered), [`open_failed`](Self::open_failed) and
+    /// [`cancelled`](Self::cancelled).
     ///
-    /// `tried` are the hosts that this search has been to already. `avoid` are hosts to be used only if there are no
-    /// others as good. `draw` is a random number that settles ties. A pick may start a refresh but never waits for it.
+    /// `draw` is a random number that settles ties. A pick may start a refresh but never waits for it.
     ///
     /// # Errors
     ///
     /// If nothing is left to try; nothing is changed by that.
-    pub fn pick(
-        &mut self,
-        tried: &[HostKey],
-        avoid: &[HostKey],
-        draw: u64,
-        now: Instant,
-    ) -> Result<HostKey, NoHost> {
+    pub fn pick(&mut self, search: &Search<'_>, draw: u64, now: Instant) -> Result<HostKey, NoHost> {
         self.refresh_if_picks_call_for_it(now);
         let place = self
-            .choose(tried, avoid, draw)
+            .choose(search, draw, now)
             .ok_or_else(|| match self.refusal() {
+                Some(refused) if self.some_server_is_coming() => NoHost::NotReady(refused),
                 Some(refused) => NoHost::NoNode(refused),
                 None => NoHost::NoServer,
             })?;
@@ -153,91 +171,21 @@ impl ClusterState {
         Ok(self.table.host(place).key.clone())
     }
 
-    fn choose(&mut self, tried: &[HostKey], avoid: &[HostKey], draw: u64) -> Option<usize> {
-        if self.candidates_outdated {
-            self.candidates = self.tier_one(|place| self.table.host(place).works());
-            self.candidates_outdated = false;
-        }
-        let tried: Vec<usize> = tried.iter().filter_map(|key| self.table.place(key)).collect();
-        // a host that failed is no candidate anyway
-        let tried_works = tried.iter().any(|place| self.table.host(*place).works());
-        let without_tried = tried_works.then(|| {
-            let is_tried = self.marks(&tried);
-            self.tier_one(|place| !is_tried[place] && self.table.host(place).works())
-        });
-        let candidates = without_tried.as_ref().unwrap_or(&self.candidates);
-        self.choose_avoiding(candidates, avoid, draw)
-            .or_else(|| self.seed_to_try(&tried))
-    }
-
-    /// The servers that a pick chooses among, of those for which `usable` is true.
-    pub(super) fn tier_one(&self, usable: impl Fn(usize) -> bool) -> Vec<usize> {
-        let usable = || self.facts.iter().filter(|server| usable(server.place));
-        let filter = self.policy().filter(usable());
-        usable()
-            .filter(|server| filter.admits(server))
-            .map(|server| server.place)
-            .collect()
-    }
-
-    fn choose_avoiding(&self, candidates: &[usize], avoid: &[HostKey], draw: u64) -> Option<usize> {
-        let loads = self.table.loads();
-        if avoid.is_empty() {
-            return least_loaded(candidates, loads, draw);
-        }
-        let avoid: Vec<usize> = avoid.iter().filter_map(|key| self.table.place(key)).collect();
-        let is_avoided = self.marks(&avoid);
-        let welcome: Vec<usize> = candidates
-            .iter()
-            .copied()
-            .filter(|place| !is_avoided[*place])
-            .collect();
-        least_loaded(&welcome, loads, draw).or_else(|| least_loaded(candidates, loads, draw))
-    }
-
-    /// For every place of the table, whether it is among these.
-    fn marks(&self, places: &[usize]) -> Vec<bool> {
-        let mut marks = vec![false; self.table.len()];
-        for place in places {
-            marks[*place] = true;
-        }
-        marks
-    }
-
-    /// The first seed that works, else the first at all, tried ones left out.
-    pub(super) fn seed_to_try(&self, tried: &[usize]) -> Option<usize> {
-        if self.refusal().is_some() {
-            return None;
-        }
-        let untried = || self.seeds.iter().copied().filter(|place| !tried.contains(place));
-        untried()
-            .find(|place| self.table.host(*place).works())
-            .or_else(|| untried().next())
-    }
-
-    /// Why the seeds may not be used, if they may not: a mode that refuses does so from the first discovered server on.
-    pub(super) fn refusal(&self) -> Option<super::Refused> {
-        if self.discovered {
-            self.policy().refuses()
-        } else {
-            None
-        }
-    }
-
-    pub(super) fn policy(&self) -> Policy {
-        Policy {
-            mode: self.options.load_balance,
-            keyed: !self.options.topology_keys.is_empty(),
-            fallback_only: self.options.fallback_only,
-        }
-    }
-
-    /// A picked host was connected to; the connection counts until [`closed`](Self::closed). The host works again.
-    pub fn opened(&mut self, key: &HostKey, now: Instant) {
+    /// A picked host was connected to; the connection counts until [`closed`](Self::closed). The host works again. `role`
+    /// is what it said it is, if it was asked.
+    pub fn opened(&mut self, key: &HostKey, role: Option<Role>, now: Instant) {
         let place = self.table.place_or_add(key);
         self.table.settle(place);
         self.table.count(place);
-        self.clear_failure(place, now);
+        self.works(place, role, None, false, now);
+    }
+
+    /// A picked host works, but is of no use to the search: it said that it is something else than what is wanted, or
+    /// that it is a standby that takes no sessions. No connection counts for it.
+    pub fn answered(&mut self, key: &HostKey, role: Role, now: Instant) {
+        let place = self.table.place_or_add(key);
+        self.table.settle(place);
+        self.works(place, Some(role), None, true, now);
     }
 
     /// A picked host could not be connected to. It is left out until something connects to it, and a refresh starts
@@ -245,7 +193,8 @@ impl ClusterState {
     pub fn open_failed(&mut self, key: &HostKey, kind: FailureKind, reason: &str, now: Instant) {
         let place = self.table.place_or_add(key);
         self.table.settle(place);
-        self.mark_failed(place, kind, reason, now);
+        self.mark_failed(place, kind, reason, false, now);
+        self.find_probe_timer();
         self.refresh_early(now);
     }
 
@@ -281,48 +230,70 @@ impl ClusterState {
         self.log(line);
     }
 
-    pub(super) fn mark_failed(&mut self, place: usize, kind: FailureKind, reason: &str, now: Instant) {
-        let backoff = Backoff {
-            base: self.options.failed_host_delay,
-            cap: self.options.failed_host_max_delay,
-        };
+    pub(super) fn mark_failed(
+        &mut self,
+        place: usize,
+        kind: FailureKind,
+        reason: &str,
+        again: bool,
+        now: Instant,
+    ) {
+        let backoff = Backoff::of(kind, &self.options);
         let host = self.table.host_mut(place);
-        self.candidates_outdated |= host.works();
-        let failure = mark(host.failure.as_ref(), kind, reason, backoff, now);
-        let delay = backoff.delay(failure.consecutive);
+        let worked = host.works();
+        let failure = mark(host.failure.as_ref(), kind, reason, again, backoff, now);
+        let delay = failure.next_probe.saturating_duration_since(now);
         host.failure = Some(failure);
+        // it may come back as something else
+        self.doubt(place);
+        if worked {
+            self.outdate_candidates();
+        }
 
-        let (host, reason) = (host.key.clone(), reason.to_owned());
+        let (host, reason) = (self.table.host(place).key.clone(), reason.to_owned());
         let subject = Subject::Host(host.clone());
         let lines = self.runs.failed(subject, Some(kind), now, || match kind {
             FailureKind::Down => LogEvent::Down { host, reason, delay },
             FailureKind::Rejected => LogEvent::Rejected { host, reason, delay },
-            FailureKind::ReadOnly => LogEvent::ReadOnly { host, delay },
+            FailureKind::NotReady => LogEvent::NotReady { host, reason, delay },
+            FailureKind::Full => LogEvent::Full { host, reason, delay },
         });
         self.log(lines);
     }
 
-    /// A connection to the host opened.
-    pub(super) fn clear_failure(&mut self, place: usize, now: Instant) {
-        let host = self.table.host_mut(place);
-        self.candidates_outdated |= host.failure.take().is_some();
-        let subject = Subject::Host(host.key.clone());
-        self.stop_probe(place);
+    /// The host was connected to, or answered that it is there, and said what it is, if it was asked. `is_news`: people
+    /// are told of that even if nothing was known before.
+    pub(super) fn works(
+        &mut self,
+        place: usize,
+        role: Option<Role>,
+        timeline: Option<u32>,
+        is_news: bool,
+        now: Instant,
+    ) {
+        // a working host may be asked for its timeline meanwhile, which no connection brings
+        if self.table.host_mut(place).failure.take().is_some() {
+            self.stop_probe(place);
+            self.outdate_candidates();
+            self.changed();
+            self.find_probe_timer();
+        }
+        match role {
+            Some(role) => self.learn(place, role, timeline, is_news, now),
+            None => self.takes_sessions(place),
+        }
+        let subject = Subject::Host(self.table.host(place).key.clone());
         let line = self.runs.passed(&subject, now);
         self.log(line);
     }
 
-    pub(super) fn stop_probe(&mut self, place: usize) {
-        let host = self.table.host_mut(place);
-        if let Some(id) = host.probe.take() {
-            self.actions.push(Action::StopProbe {
-                key: host.key.clone(),
-                id,
-            });
-        }
-    }
-
     pub(super) fn log(&mut self, lines: impl IntoIterator<Item = LogEvent>) {
-        self.actions.extend(lines.into_iter().map(Action::Log));
+        for mut line in lines {
+            if let LogEvent::RunEnded { host, role, .. } = &mut line {
+                let place = self.table.place(host);
+                *role = place.and_then(|place| Some(self.table.host(place).role?.seen.role));
+            }
+            self.actions.push(Action::Log(line));
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::address::{AddressChoice, Addresses, Column, DiscoveredRow, Reason};
-use super::{FailureKind, Refused};
+use super::{FailureKind, Refused, Role};
 use crate::host::HostKey;
 
 /// Why a pick found no host.
@@ -16,6 +16,9 @@ pub enum NoHost {
     NoServer,
     /// The mode refuses to use what is left.
     NoNode(Refused),
+    /// The mode refuses to use what is left, but a server that it takes is starting up or full, and is asked again soon
+    /// without anybody's doing.
+    NotReady(Refused),
 }
 
 /// Something to be done by whoever drives the machine.
@@ -28,7 +31,7 @@ pub enum Action {
         /// How long the whole discovery may take; past it, it has failed.
         limit: Duration,
     },
-    /// Connect to the host as a pick would, close the connection, and report with `probe_finished`.
+    /// Connect to the host, ask it what is to be asked, close the connection, and report with `probe_finished`.
     StartProbe {
         /// Whom to connect to.
         key: HostKey,
@@ -36,6 +39,10 @@ pub enum Action {
         id: u64,
         /// How long the probe may take; past it, the host counts as down.
         limit: Duration,
+        /// Whether to ask what the host is.
+        ask_role: bool,
+        /// Whether to ask on which timeline it writes.
+        ask_timeline: bool,
     },
     /// The probe is no longer wanted: end it and close what it opened. A report of it is ignored.
     StopProbe {
@@ -44,6 +51,15 @@ pub enum Action {
         /// Which probe.
         id: u64,
     },
+    /// Look these names up and report each with `names_resolved`.
+    ResolveNames {
+        /// Configured hosts that are names.
+        keys: Vec<HostKey>,
+        /// How long all of it may take.
+        limit: Duration,
+    },
+    /// Something that pools look at in a snapshot has changed: a role, an address, the servers, or a failed host is back.
+    Changed,
     /// The first discovery has ended, or there is none: connections may be opened. Comes once.
     Ready,
     /// Tell people.
@@ -97,12 +113,37 @@ pub enum LogEvent {
         /// How long it is left alone at least.
         delay: Duration,
     },
-    /// A run began with a standby where writes are wanted.
-    ReadOnly {
+    /// A run began with a host that takes no connections yet, or no longer.
+    NotReady {
         /// Which host.
         host: HostKey,
-        /// How long it is left alone at least.
+        /// Why, in words.
+        reason: String,
+        /// How long it is left alone at first.
         delay: Duration,
+    },
+    /// A run began with a host that takes no more connections.
+    Full {
+        /// Which host.
+        host: HostKey,
+        /// Why, in words.
+        reason: String,
+        /// How long it is left alone at first.
+        delay: Duration,
+    },
+    /// A host is something else than it was, or was found to be something that is of no use.
+    RoleChanged {
+        /// Which host.
+        host: HostKey,
+        /// What it was, if that was known.
+        from: Option<Role>,
+        /// What it is.
+        to: Role,
+    },
+    /// Several primaries take writes, on different timelines.
+    SplitBrain {
+        /// Which hosts, and the timeline of each.
+        primaries: Vec<(HostKey, u32)>,
     },
     /// A run of failures is over: a connection opened and none has failed since for the quiet time.
     RunEnded {
@@ -112,6 +153,8 @@ pub enum LogEvent {
         kind: FailureKind,
         /// How many failures the run had.
         failures: u32,
+        /// What the host is now, if that is known.
+        role: Option<Role>,
     },
     /// A run of failed discoveries began.
     DiscoveryFailed {
@@ -151,13 +194,16 @@ impl LogEvent {
         match self {
             LogEvent::Down { .. }
             | LogEvent::Rejected { .. }
+            | LogEvent::NotReady { .. }
+            | LogEvent::Full { .. }
+            | LogEvent::SplitBrain { .. }
             | LogEvent::DiscoveryFailed { .. }
             | LogEvent::HookFailed { .. } => LogLevel::Warning,
             LogEvent::AddressChosen(choice) if choice.reason == Reason::UnresolvedPublicIp => {
                 LogLevel::Warning
             }
             LogEvent::AddressChosen(_)
-            | LogEvent::ReadOnly { .. }
+            | LogEvent::RoleChanged { .. }
             | LogEvent::RunEnded { .. }
             | LogEvent::DiscoveryRecovered { .. }
             | LogEvent::NotYugabyte
@@ -181,19 +227,49 @@ impl fmt::Display for LogEvent {
                     "{host} answered but gave no connection: {reason}; not tried again for at least {delay:?}"
                 )
             }
-            LogEvent::ReadOnly { host, delay } => {
+            LogEvent::NotReady { host, reason, delay } => {
                 write!(
                     f,
-                    "{host} is a standby and writes are wanted; not tried again for at least {delay:?}"
+                    "{host} is not ready for connections: {reason}; asked again after {delay:?}, then less often"
                 )
             }
-            LogEvent::RunEnded { host, kind, failures } => {
+            LogEvent::Full { host, reason, delay } => {
+                write!(
+                    f,
+                    "{host} takes no more connections: {reason}; asked again after {delay:?}, then less often"
+                )
+            }
+            LogEvent::RoleChanged { host, from: None, to } => write!(f, "{host} is a {to}"),
+            LogEvent::RoleChanged {
+                host,
+                from: Some(from),
+                to,
+            } => write!(f, "{host} is a {to} now; it was a {from}"),
+            LogEvent::SplitBrain { primaries } => {
+                f.write_str("several primaries take writes, on different timelines:")?;
+                for (place, (host, timeline)) in primaries.iter().enumerate() {
+                    let separator = if place == 0 { "" } else { "," };
+                    write!(f, "{separator} {host} on {timeline}")?;
+                }
+                f.write_str("; only the highest is written to")
+            }
+            LogEvent::RunEnded {
+                host,
+                kind,
+                failures,
+                role,
+            } => {
                 let state = match kind {
                     FailureKind::Down => "can be connected to again",
-                    FailureKind::ReadOnly => "takes writes again",
                     FailureKind::Rejected => "gives connections again",
+                    FailureKind::NotReady => "is ready for connections again",
+                    FailureKind::Full => "takes more connections again",
                 };
-                write!(f, "{host} {state} ({} in the run)", Failures(*failures))
+                write!(f, "{host} {state} ({} in the run)", Failures(*failures))?;
+                match role {
+                    Some(role) if *role != Role::Primary => write!(f, "; it is a {role}"),
+                    _ => Ok(()),
+                }
             }
             LogEvent::DiscoveryFailed { reason } => {
                 write!(

@@ -1,10 +1,12 @@
 //! What is remembered of a failed host, and how long it is left alone.
 //!
-//! A failure stays until a connection to the host opens; the end of its delay by itself changes nothing.
+//! A failure stays until a connection to the host opens; the end of its delay by itself changes nothing. Hosts that
+//! answered and will soon take connections have a schedule of their own, which begins anew whenever they come into that
+//! state: a server that was down for long and is starting up is worth asking soon.
 
 use std::time::{Duration, Instant};
 
-use super::{FailureKind, HostFailure};
+use super::{ClusterOptions, FailureKind, HostFailure};
 
 /// Doublings after which the delay stands still, so that any number of failures can be counted.
 const MAX_DOUBLINGS: u32 = 32;
@@ -21,6 +23,17 @@ pub(super) fn after(now: Instant, delay: Duration) -> Instant {
         .unwrap_or(now)
 }
 
+/// How long a host that is starting up or shutting down is left alone at first.
+const NOT_READY_DELAY: Duration = Duration::from_millis(100);
+
+/// How long a host that takes no more sessions is left alone at first.
+const FULL_DELAY: Duration = Duration::from_millis(500);
+
+/// Whether hosts that failed in this way are probed when their delay is over, and not only by refreshes.
+pub(super) fn has_own_schedule(kind: FailureKind) -> bool {
+    matches!(kind, FailureKind::NotReady | FailureKind::Full)
+}
+
 /// How long a failed host is left alone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
@@ -31,6 +44,21 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
+    pub(super) fn of(kind: FailureKind, options: &ClusterOptions) -> Self {
+        let doubling_from = |base: Duration| Backoff {
+            base,
+            cap: Some(options.failed_host_delay.max(base)),
+        };
+        match kind {
+            FailureKind::Down | FailureKind::Rejected => Backoff {
+                base: options.failed_host_delay,
+                cap: options.failed_host_max_delay,
+            },
+            FailureKind::NotReady => doubling_from(NOT_READY_DELAY),
+            FailureKind::Full => doubling_from(FULL_DELAY),
+        }
+    }
+
     /// The delay after this many failures in a row.
     pub(super) fn delay(self, consecutive: u32) -> Duration {
         let Some(cap) = self.cap else {
@@ -47,22 +75,33 @@ impl Backoff {
     }
 }
 
-/// The failure that follows on `previous`. The count goes on across kinds; only an opened connection ends it.
+/// The failure that follows on `previous`. The count goes on across kinds; only an opened connection ends it. `again`: it is
+/// no further failure, only another look at the same.
 pub(super) fn mark(
     previous: Option<&HostFailure>,
     kind: FailureKind,
     reason: &str,
+    again: bool,
     backoff: Backoff,
     now: Instant,
 ) -> HostFailure {
-    let consecutive = previous
-        .map_or(0, |failure| failure.consecutive)
-        .saturating_add(1);
+    let before = previous.map_or(0, |failure| failure.consecutive);
+    let same_kind = previous.filter(|failure| failure.kind == kind);
+    let before_of_kind = same_kind.map_or(0, |failure| failure.of_kind);
+    let one_more = u32::from(!again || same_kind.is_none());
+    let consecutive = before.saturating_add(one_more);
+    let of_kind = before_of_kind.saturating_add(one_more);
+    let delay = backoff.delay(if has_own_schedule(kind) {
+        of_kind
+    } else {
+        consecutive
+    });
     HostFailure {
         kind,
         consecutive,
+        of_kind,
         at: now,
-        next_probe: after(now, backoff.delay(consecutive)),
+        next_probe: after(now, delay),
         reason: reason.to_owned(),
     }
 }
@@ -133,10 +172,10 @@ mod tests {
             cap: Some(millis(4000)),
         };
         let now = Instant::now();
-        let first = mark(None, FailureKind::Down, "refused", backoff, now);
+        let first = mark(None, FailureKind::Down, "refused", false, backoff, now);
         assert_eq!((first.consecutive, first.next_probe), (1, now + millis(1000)));
 
-        let second = mark(Some(&first), FailureKind::Rejected, "starting up", backoff, now);
+        let second = mark(Some(&first), FailureKind::Rejected, "no", false, backoff, now);
         assert_eq!((second.consecutive, second.kind), (2, FailureKind::Rejected));
         assert_eq!(second.next_probe, now + millis(2000));
 
@@ -145,7 +184,7 @@ mod tests {
             ..second
         };
         assert_eq!(
-            mark(Some(&full), FailureKind::Down, "refused", backoff, now).consecutive,
+            mark(Some(&full), FailureKind::Down, "refused", false, backoff, now).consecutive,
             u32::MAX
         );
     }

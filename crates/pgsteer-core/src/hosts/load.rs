@@ -4,8 +4,12 @@
 //! [`HostTable::keep_only_used`] closes the gaps.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Instant;
 
 use super::HostFailure;
+use super::probes::Probe;
+use super::roles::Known;
 use crate::host::HostKey;
 
 /// What is known of one host.
@@ -18,7 +22,14 @@ pub(super) struct Host {
     pub(super) is_server: bool,
     pub(super) failure: Option<HostFailure>,
     /// The probe that is running.
-    pub(super) probe: Option<u64>,
+    pub(super) probe: Option<Probe>,
+    /// What it last said it is.
+    pub(super) role: Option<Known>,
+    /// When it is to be asked what it is, since that was doubted, and when it last was for this reason.
+    pub(super) ask_at: Option<Instant>,
+    pub(super) asked_at: Option<Instant>,
+    /// What its name resolves to, sorted, if it has one that was looked up.
+    pub(super) addresses: Vec<IpAddr>,
     open: u32,
     pending: u32,
 }
@@ -73,6 +84,10 @@ impl HostTable {
             is_server: false,
             failure: None,
             probe: None,
+            role: None,
+            ask_at: None,
+            asked_at: None,
+            addresses: Vec::new(),
             open: 0,
             pending: 0,
         });

@@ -40,6 +40,7 @@ impl Run {
                 host: host.clone(),
                 kind: self.kind.unwrap_or(FailureKind::Down),
                 failures,
+                role: None,
             },
             Subject::Hook(host) => LogEvent::HookRecovered {
                 host: host.clone(),

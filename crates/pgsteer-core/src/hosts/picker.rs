@@ -65,6 +65,16 @@ impl Policy {
         }
     }
 
+    /// Whether the mode takes such a server at all, if no better one is there.
+    pub(super) fn takes(&self, server: &Facts) -> bool {
+        let of_type = match self.mode.wanted() {
+            Wanted::Only(wanted) => server.node_type == wanted,
+            Wanted::Every | Wanted::Prefer(_) => true,
+        };
+        let refuses_others = self.keyed && self.refuses().is_some() && self.fallback_only;
+        of_type && (!refuses_others || server.levels.lowest().is_some())
+    }
+
     /// The best filter that some server of the set passes; with none, one that nothing passes or that all pass.
     pub(super) fn filter<'a>(&self, set: impl Iterator<Item = &'a Facts> + Clone) -> Filter {
         let of = |wanted: NodeType| set.clone().filter(move |server| server.node_type == wanted);
@@ -108,23 +118,39 @@ fn other(node_type: NodeType) -> NodeType {
     }
 }
 
-/// The least loaded of the candidates, which are places in `loads`. `draw` settles ties, each as likely as the other.
-pub(super) fn least_loaded(candidates: &[usize], loads: &[u32], draw: u64) -> Option<usize> {
+/// The least loaded of the candidates, which are places in `loads`, without those to be left out. `draw` settles ties,
+/// each as likely as the other.
+pub(super) fn least_loaded(
+    candidates: &[usize],
+    loads: &[u32],
+    draw: u64,
+    left_out: impl Fn(usize) -> bool,
+) -> Option<usize> {
     // written without branches on the loads, which are as good as random: a thousand candidates take about a microsecond
     let mut least = u32::MAX;
     let mut tied = 0_u64;
     for place in candidates {
+        if left_out(*place) {
+            continue;
+        }
         let load = loads[*place];
         tied = if load < least { 0 } else { tied } + u64::from(load <= least);
         least = least.min(load);
     }
     let mut to_pass = draw.checked_rem(tied)?;
     candidates.iter().copied().find(|place| {
-        let is_tied = loads[*place] == least;
+        let is_tied = loads[*place] == least && !left_out(*place);
         let is_it = is_tied && to_pass == 0;
         to_pass = to_pass.wrapping_sub(u64::from(is_tied));
         is_it
     })
+}
+
+/// One of the places, each as likely as the other.
+pub(super) fn nth_of(mut places: impl Iterator<Item = usize> + Clone, draw: u64) -> Option<usize> {
+    let count = u64::try_from(places.clone().count()).unwrap_or(u64::MAX);
+    let number = draw.checked_rem(count)?;
+    places.nth(usize::try_from(number).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -135,7 +161,7 @@ mod tests {
     #[test]
     fn the_least_loaded_is_chosen() {
         for draw in 0..10 {
-            assert_eq!(least_loaded(&[0, 1], &[2, 1], draw), Some(1));
+            assert_eq!(least_loaded(&[0, 1], &[2, 1], draw, |_| false), Some(1));
         }
     }
 
@@ -146,7 +172,7 @@ mod tests {
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]] {
             let mut chosen = [0; 4];
             for draw in 0..300 {
-                chosen[least_loaded(&order, &loads, draw).expect("there are candidates")] += 1;
+                chosen[least_loaded(&order, &loads, draw, |_| false).expect("there are candidates")] += 1;
             }
             assert_eq!(chosen, [0, 100, 100, 100], "{order:?}");
         }
@@ -155,6 +181,6 @@ mod tests {
     /// Covers: E-143
     #[test]
     fn nothing_is_chosen_of_nothing() {
-        assert_eq!(least_loaded(&[], &[1, 2], 7), None);
+        assert_eq!(least_loaded(&[], &[1, 2], 7, |_| false), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Refreshes of the cluster machine: when one starts, and what comes of its discovery and its probes.
 //!
-//! A refresh probes the failed hosts whose delay is over and looks for servers again. Nothing else brings a failed host
-//! back by itself, and nothing that runs on an open connection starts a refresh.
+//! A refresh probes the failed hosts whose delay is over, asks hosts for their roles where these matter, looks names up
+//! and looks for servers again. A connect that failed, a role that changed and a role that was doubted bring it forward.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ impl ClusterState {
     pub fn refresh(&mut self, now: Instant) {
         self.last_refresh = now;
         self.probe_due_hosts(now);
+        self.resolve_names();
         if !self.options.load_balance.discovers() {
             self.arm_refresh_timer(now);
         } else if !self.discovery_running {
@@ -37,13 +38,14 @@ impl ClusterState {
             self.refresh_timer = None;
             self.refresh(now);
         }
+        self.on_probe_timer(now);
         let lines = self.runs.on_timer(now);
         self.log(lines);
     }
 
     /// When [`on_timer`](Self::on_timer) is to be called next, as things stand; `None` if never.
     pub fn next_timer(&self) -> Option<Instant> {
-        [self.refresh_timer, self.runs.next_end()]
+        [self.refresh_timer, self.probe_timer, self.runs.next_end()]
             .into_iter()
             .flatten()
             .min()
@@ -81,28 +83,6 @@ impl ClusterState {
         }
         self.arm_refresh_timer(now);
         self.become_ready();
-    }
-
-    /// A probe has ended, run out of time or died. Ignored if it had been stopped.
-    pub fn probe_finished(
-        &mut self,
-        key: &HostKey,
-        id: u64,
-        result: Result<(), (FailureKind, String)>,
-        now: Instant,
-    ) {
-        let running = self
-            .table
-            .place(key)
-            .filter(|place| self.table.host(*place).probe == Some(id));
-        let Some(place) = running else {
-            return;
-        };
-        self.table.host_mut(place).probe = None;
-        match result {
-            Ok(()) => self.clear_failure(place, now),
-            Err((kind, reason)) => self.mark_failed(place, kind, &reason, now),
-        }
     }
 
     pub(super) fn refresh_if_picks_call_for_it(&mut self, now: Instant) {
@@ -158,25 +138,6 @@ impl ClusterState {
         self.actions.push(Action::StartDiscovery { targets, limit });
     }
 
-    fn probe_due_hosts(&mut self, now: Instant) {
-        let limit = self.options.connect_timeout.saturating_mul(2);
-        for host in self.table.iter_mut() {
-            let due = host
-                .failure
-                .as_ref()
-                .is_some_and(|failure| failure.next_probe <= now);
-            if due && host.probe.is_none() && host.is_listed() {
-                self.last_probe_id += 1;
-                host.probe = Some(self.last_probe_id);
-                self.actions.push(Action::StartProbe {
-                    key: host.key.clone(),
-                    id: self.last_probe_id,
-                    limit,
-                });
-            }
-        }
-    }
-
     fn discovery_answered(&mut self, cannot_list: bool, now: Instant) {
         self.cannot_list = cannot_list;
         self.last_answer = Some(now);
@@ -213,7 +174,10 @@ impl ClusterState {
         }
         for place in 0..self.table.len() {
             if !self.table.host(place).is_listed() {
-                self.table.host_mut(place).failure = None;
+                let host = self.table.host_mut(place);
+                host.failure = None;
+                host.role = None;
+                host.ask_at = None;
                 self.stop_probe(place);
             }
         }
@@ -230,7 +194,10 @@ impl ClusterState {
                 levels,
             });
         }
-        self.candidates_outdated = true;
+        self.find_highest_timeline();
+        self.outdate_candidates();
+        self.find_probe_timer();
+        self.changed();
         let table = &self.table;
         self.runs.keep_hosts(|key| {
             table

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use pgsteer_core::host::{HostKey, NodeType};
 use pgsteer_core::hosts::{
-    Action, Addresses, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, FailureKind,
-    LoadBalance, LogEvent, LogLevel, NoHost, Snapshot,
+    Action, Addresses, Answer, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, FailureKind,
+    Fit, HostOrder, LoadBalance, LogEvent, LogLevel, NoHost, Role, Search, Snapshot, TargetSessionAttrs,
 };
 use pgsteer_core::topology::{Placement, TopologyKeys};
 use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
@@ -32,8 +32,8 @@ pub(crate) enum Behaviour {
     Unreachable,
     /// Never answers and ignores the connect timeout.
     Hangs,
-    /// Takes reads only.
-    Standby,
+    /// Takes sessions, and is this.
+    Is(Role),
     /// Sends an error during startup.
     Errors(&'static str),
     /// Breaks off the TLS handshake.
@@ -52,7 +52,7 @@ pub(crate) enum Listing {
 }
 
 enum Due {
-    Probe(HostKey, u64, Result<(), (FailureKind, String)>),
+    Probe(HostKey, u64, Result<Answer, (HostEffect, String)>),
     Discovery(DiscoveryOutcome),
 }
 
@@ -63,6 +63,8 @@ pub(crate) enum NotOpened {
     NoHost(NoHost),
     /// The last host's words.
     Connect(String),
+    /// Every host that answered is something else than what is wanted: each with what it is.
+    NoFit(String),
 }
 
 pub(crate) struct Rig {
@@ -70,7 +72,13 @@ pub(crate) struct Rig {
     pub(crate) now: Instant,
     pub(crate) listing: Listing,
     pub(crate) listing_takes: Duration,
-    pub(crate) read_write: bool,
+    pub(crate) target: TargetSessionAttrs,
+    /// The timeline each host writes on.
+    pub(crate) timelines: BTreeMap<String, u32>,
+    /// Times pools were told that something has changed.
+    pub(crate) changes: usize,
+    /// Names asked for, by each look-up.
+    pub(crate) look_ups: Vec<String>,
     pub(crate) lines: Vec<LogEvent>,
     /// Questions for the list of servers that were answered or refused.
     pub(crate) discoveries: usize,
@@ -134,6 +142,9 @@ pub(crate) fn options() -> ClusterOptions {
         load_balance: LoadBalance::Any,
         topology_keys: TopologyKeys::default(),
         fallback_only: false,
+        host_order: HostOrder::Listed,
+        role_ttl: Duration::from_secs(10),
+        drain_stale_addresses: false,
         refresh_interval: Duration::from_secs(300),
         failed_host_delay: Duration::from_secs(1),
         failed_host_max_delay: None,
@@ -170,7 +181,10 @@ impl Rig {
             now,
             listing,
             listing_takes: Duration::ZERO,
-            read_write: false,
+            target: TargetSessionAttrs::Any,
+            timelines: BTreeMap::new(),
+            changes: 0,
+            look_ups: Vec::new(),
             lines: Vec::new(),
             discoveries: 0,
             asked: Vec::new(),
@@ -270,15 +284,28 @@ impl Rig {
                     self.due
                         .retain(|_, due| !matches!(due, Due::Probe(_, other, _) if *other == id));
                 }
-                Action::StartProbe { key, id, limit } => {
+                Action::Changed => self.changes += 1,
+                Action::ResolveNames { keys, .. } => self.look_ups.push(joined(&keys)),
+                Action::StartProbe {
+                    key,
+                    id,
+                    limit,
+                    ask_role,
+                    ask_timeline,
+                } => {
                     self.probes.push((key.name().to_owned(), self.now));
-                    let (takes, result) = self.connect(&key, true);
+                    let (takes, result) = self.connect(&key);
+                    let timeline = self.timelines.get(key.name()).copied();
+                    let answer = |role: Role| Answer {
+                        role: Some(role).filter(|_| ask_role),
+                        timeline: timeline.filter(|_| ask_timeline && role.is_primary()),
+                    };
                     let (takes, result) = match takes.filter(|takes| *takes < limit) {
-                        Some(takes) => (
-                            takes,
-                            result.map_err(|(effect, reason)| (effect.for_probe(), reason)),
-                        ),
-                        None => (limit, Err((FailureKind::Down, "probe timed out".to_owned()))),
+                        Some(takes) => (takes, result.map(answer)),
+                        None => {
+                            let down = HostEffect::Failed(FailureKind::Down);
+                            (limit, Err((down, "probe timed out".to_owned())))
+                        }
                     };
                     self.schedule(takes, Due::Probe(key, id, result));
                 }
@@ -303,7 +330,7 @@ impl Rig {
     fn discover(&mut self, targets: &[HostKey]) -> (Option<Duration>, DiscoveryOutcome) {
         let mut taken = Duration::ZERO;
         for target in targets {
-            let (takes, result) = self.connect(target, false);
+            let (takes, result) = self.connect(target);
             let Some(takes) = takes else {
                 return (None, DiscoveryOutcome::NoFunction);
             };
@@ -345,21 +372,12 @@ impl Rig {
     }
 
     /// How long a connect takes (`None`: for ever) and what comes of it.
-    fn connect(
-        &mut self,
-        host: &HostKey,
-        check: bool,
-    ) -> (Option<Duration>, Result<(), (HostEffect, String)>) {
+    fn connect(&mut self, host: &HostKey) -> (Option<Duration>, Result<Role, (HostEffect, String)>) {
         *self.connects.entry(host.name().to_owned()).or_default() += 1;
         let refused = Evidence::Io(std::io::ErrorKind::ConnectionRefused);
         let (takes, stage, evidence, words) = match self.behaviour(host) {
-            Behaviour::Standby if check && self.read_write => (
-                Some(Duration::ZERO),
-                Stage::SessionSetup,
-                Evidence::InRecovery,
-                "read-only server",
-            ),
-            Behaviour::Up | Behaviour::Standby => return (Some(Duration::ZERO), Ok(())),
+            Behaviour::Up => return (Some(Duration::ZERO), Ok(Role::Primary)),
+            Behaviour::Is(role) => return (Some(Duration::ZERO), Ok(role)),
             Behaviour::Down => (
                 Some(Duration::ZERO),
                 Stage::Connect,
@@ -406,9 +424,27 @@ impl Rig {
     }
 
     pub(crate) fn pick(&mut self, tried: &[HostKey], avoid: &[&str]) -> Result<HostKey, NoHost> {
+        self.pick_for(self.target, tried, avoid, false, false)
+    }
+
+    pub(crate) fn pick_for(
+        &mut self,
+        target: TargetSessionAttrs,
+        tried: &[HostKey],
+        avoid: &[&str],
+        answered: bool,
+        spare: bool,
+    ) -> Result<HostKey, NoHost> {
         let avoid: Vec<HostKey> = avoid.iter().map(|name| key(name)).collect();
         let draw = self.draw();
-        let picked = self.cluster.pick(tried, &avoid, draw, self.now);
+        let search = Search {
+            target,
+            tried,
+            avoid: &avoid,
+            answered,
+            spare,
+        };
+        let picked = self.cluster.pick(&search, draw, self.now);
         self.settle();
         picked
     }
@@ -441,31 +477,72 @@ impl Rig {
         let mut tried = Vec::new();
         let mut refused_logins: Vec<(HostKey, String)> = Vec::new();
         let mut last_words = None;
+        let mut unfit = Vec::new();
+        // a connection that will do, unless a better one is found
+        let mut spare: Option<(HostKey, Role)> = None;
         let opened = loop {
-            let host = match self.pick(&tried, avoid) {
+            let (answered, has_spare) = (!unfit.is_empty(), spare.is_some());
+            let host = match self.pick_for(self.target, &tried, avoid, answered, has_spare) {
                 Ok(host) => host,
-                Err(NoHost::NoServer) if last_words.is_some() => break Err(last_words.expect("it is some")),
-                Err(no_host) => break Err(NotOpened::NoHost(no_host)),
+                Err(no_host) => {
+                    break match (spare.take(), no_host) {
+                        (Some((host, role)), _) => {
+                            self.cluster.opened(&host, Some(role), self.now);
+                            Ok(host.name().to_owned())
+                        }
+                        _ if !unfit.is_empty() => Err(NotOpened::NoFit(unfit.join(", "))),
+                        (None, NoHost::NoServer) if last_words.is_some() => {
+                            Err(last_words.expect("it is some"))
+                        }
+                        (None, no_host) => Err(NotOpened::NoHost(no_host)),
+                    };
+                }
             };
             tried.push(host.clone());
-            let (takes, result) = self.connect(&host, true);
+            let (takes, result) = self.connect(&host);
             self.advance(takes.unwrap_or(self.connect_timeout));
             match result {
-                Ok(()) => {
-                    self.cluster.opened(&host, self.now);
-                    break Ok(host.name().to_owned());
+                Ok(role) => {
+                    let asked = Some(role).filter(|_| self.target.asks());
+                    let fit = match asked {
+                        Some(role) => self.cluster.fit(&host, role, self.target),
+                        None => Fit::Wanted,
+                    };
+                    match fit {
+                        Fit::Wanted => {
+                            self.cluster.opened(&host, asked, self.now);
+                            break Ok(host.name().to_owned());
+                        }
+                        Fit::Accepted if spare.is_none() => spare = Some((host, role)),
+                        Fit::Accepted => self.cluster.answered(&host, role, self.now),
+                        Fit::Unfit => {
+                            self.cluster.answered(&host, role, self.now);
+                            unfit.push(format!("{} {role}", host.name()));
+                        }
+                    }
                 }
                 Err((effect, words)) => {
                     match effect {
                         HostEffect::Failed(kind) => self.cluster.open_failed(&host, kind, &words, self.now),
                         HostEffect::JudgeAtEndOfPass => refused_logins.push((host, words.clone())),
-                        HostEffect::Nothing => unreachable!("a connect that failed says something"),
+                        HostEffect::Role(role) => {
+                            self.cluster.answered(&host, role, self.now);
+                            unfit.push(format!("{} {role}", host.name()));
+                        }
+                        _ => unreachable!("a connect that failed says something"),
                     }
                     last_words = Some(NotOpened::Connect(words));
                 }
             }
             self.settle();
         };
+        // found to be of no use after all, now that there is a better one
+        if let Some((host, role)) = spare {
+            self.cluster.answered(&host, role, self.now);
+        }
+        if matches!(opened, Err(NotOpened::NoFit(_))) {
+            self.cluster.nothing_fits(self.now);
+        }
         for (host, words) in refused_logins {
             match opened {
                 Ok(_) => self
@@ -513,7 +590,7 @@ impl Rig {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.cluster.snapshot()
+        self.cluster.snapshot(self.target, self.now)
     }
 
     pub(crate) fn placement(&self) -> String {

@@ -87,7 +87,7 @@ impl World {
                 ..
             } => {
                 let key = self.tenant(*slot).host.clone();
-                let snapshot = self.snapshot.as_ref().unwrap();
+                let snapshot = self.last_snapshot.as_ref().unwrap();
                 assert!(
                     !snapshot.allowed.contains(&key),
                     "{key} may stay, yet it is moved away"
@@ -99,7 +99,7 @@ impl World {
                 ..
             } => {
                 let key = self.tenant(*slot).host.clone();
-                let snapshot = self.snapshot.as_ref().unwrap();
+                let snapshot = self.last_snapshot.as_ref().unwrap();
                 let load = |key| snapshot.counts.get(key).copied().unwrap_or(0);
                 let working = snapshot
                     .placement

@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 
 use pgsteer_core::host::{HostKey, NodeType};
 use pgsteer_core::hosts::{
-    Action as ClusterAction, Addresses, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome,
-    FailureKind, LoadBalance, NoHost, Snapshot,
+    Action as ClusterAction, Addresses, Answer, ClusterOptions, ClusterState, DiscoveredRow,
+    DiscoveryOutcome, FailureKind, HostOrder, LoadBalance, NoHost, Search, Snapshot, TargetSessionAttrs,
 };
 use pgsteer_core::pool::planner::{
     Action, CloseReason, OpenFailure, Planner, PlannerOptions, PoolView, ReturnReason, SlotState,
 };
 use pgsteer_core::topology::{Placement, TopologyKeys};
+use pgsteer_core::verdict::HostEffect;
 
 use random::Random;
 
@@ -43,6 +44,7 @@ pub fn options(size: u32) -> PlannerOptions {
         max_dials: 8,
         refill_delay: SECOND,
         login_backoff_max: 30 * SECOND,
+        not_ready_max: 5 * SECOND,
         hook_keep_off: SECOND,
         return_cancel_after: SECOND,
         return_timeout: 5 * SECOND,
@@ -54,6 +56,9 @@ pub fn cluster_options(load_balance: LoadBalance) -> ClusterOptions {
         load_balance,
         topology_keys: TopologyKeys::parse("").unwrap(),
         fallback_only: false,
+        host_order: HostOrder::Listed,
+        role_ttl: 10 * SECOND,
+        drain_stale_addresses: false,
         refresh_interval: SECOND,
         failed_host_delay: SECOND,
         failed_host_max_delay: None,
@@ -162,6 +167,7 @@ pub struct World {
     pub health: BTreeMap<HostKey, Health>,
     /// What discovery returns.
     pub listed: Vec<(HostKey, &'static str)>,
+    pub target: TargetSessionAttrs,
     pub login_refused: bool,
     pub hook_fails_on: Vec<HostKey>,
     pub openers: BTreeMap<u32, Opener>,
@@ -179,7 +185,7 @@ pub struct World {
     pub ticks: usize,
     next_id: u64,
     /// What the last look at the hosts was made by.
-    snapshot: Option<Snapshot>,
+    last_snapshot: Option<Snapshot>,
     refusal_just_reported: bool,
     resting_until: Option<Instant>,
     replaces_at_once: bool,
@@ -218,6 +224,7 @@ impl World {
             },
             options,
             listed,
+            target: TargetSessionAttrs::Any,
             login_refused: false,
             hook_fails_on: Vec::new(),
             openers: BTreeMap::new(),
@@ -233,7 +240,7 @@ impl World {
             failed_waiters: 0,
             ticks: 0,
             next_id: 0,
-            snapshot: None,
+            last_snapshot: None,
             refusal_just_reported: false,
             resting_until: None,
             replaces_at_once: false,
@@ -441,12 +448,13 @@ impl World {
         }
     }
 
+    pub fn snapshot(&self) -> Snapshot {
+        self.cluster.snapshot(self.target, self.now)
+    }
+
     fn tick(&mut self) {
         self.ticks += 1;
-        let snapshot = self
-            .planner
-            .rebalance_due(self.now)
-            .then(|| self.cluster.snapshot());
+        let snapshot = self.planner.rebalance_due(self.now).then(|| self.snapshot());
         let marked = self.moving_marks();
         self.planner.tick(snapshot.as_ref(), &self.view, self.now);
         self.after_look(snapshot, &marked);
@@ -458,7 +466,7 @@ impl World {
     }
 
     pub fn rebalance(&mut self) {
-        let snapshot = self.cluster.snapshot();
+        let snapshot = self.snapshot();
         let marked = self.moving_marks();
         self.planner.rebalance(&snapshot, &self.view, self.now);
         self.after_look(Some(snapshot), &marked);
@@ -467,7 +475,7 @@ impl World {
     fn after_look(&mut self, snapshot: Option<Snapshot>, marked: &[u32]) {
         let actions: Vec<Action> = std::iter::from_fn(|| self.planner.next_action()).collect();
         if let Some(snapshot) = snapshot.filter(|it| !it.allowed.is_empty()) {
-            self.snapshot = Some(snapshot);
+            self.last_snapshot = Some(snapshot);
         }
         self.check_batch(&actions, marked);
         for action in actions {
@@ -486,7 +494,13 @@ impl World {
         let mut opener = self.openers.remove(&slot).unwrap();
         let Some(key) = opener.dialling.take() else {
             let draw = self.random.next();
-            match self.cluster.pick(&opener.tried, &opener.avoid, draw, self.now) {
+            let search = Search {
+                target: self.target,
+                tried: &opener.tried,
+                avoid: &opener.avoid,
+                ..Search::default()
+            };
+            match self.cluster.pick(&search, draw, self.now) {
                 Ok(key) => {
                     self.dialled.push(key.clone());
                     opener.dialling = Some(key);
@@ -520,7 +534,7 @@ impl World {
     }
 
     fn report_opened(&mut self, slot: u32, key: HostKey, avoid: &[HostKey]) {
-        self.cluster.opened(&key, self.now);
+        self.cluster.opened(&key, None, self.now);
         if self.hook_fails_on.contains(&key) {
             self.cluster.closed(&key);
             self.planner
@@ -551,7 +565,7 @@ impl World {
         self.place(slot).tenant = Some(tenant);
         let draw = self.random.next();
         self.planner
-            .opened(slot, key, draw, &self.view, self.now)
+            .opened(slot, key, None, draw, &self.view, self.now)
             .unwrap();
         self.shorten_rest();
         let expires_at = self.planner.slot_info(slot).unwrap().expires_at;
@@ -565,6 +579,7 @@ impl World {
             _ if opener.login_refused => OpenFailure::Login,
             NoHost::NoServer => OpenFailure::Hosts,
             NoHost::NoNode(_) => OpenFailure::Refused,
+            NoHost::NotReady(_) => OpenFailure::NotReady,
         };
         self.experienced = true;
         self.refusal_just_reported = why == OpenFailure::Login;
@@ -641,9 +656,9 @@ impl World {
     pub fn finish_probe(&mut self, which: usize) {
         let (key, id) = self.probes.remove(which);
         let result = match self.health[&key] {
-            Health::Up if !self.login_refused => Ok(()),
-            Health::Down => Err((FailureKind::Down, "down".to_owned())),
-            _ => Err((FailureKind::Rejected, "rejects".to_owned())),
+            Health::Up if !self.login_refused => Ok(Answer::default()),
+            Health::Down => Err((HostEffect::Failed(FailureKind::Down), "down".to_owned())),
+            _ => Err((HostEffect::Failed(FailureKind::Rejected), "rejects".to_owned())),
         };
         self.cluster.probe_finished(&key, id, result, self.now);
         self.pump();

@@ -75,7 +75,7 @@ impl Rig {
 
     pub fn open(&mut self, slot: u32, name: &str, jitter: u64) {
         self.planner
-            .opened(slot, host(name), jitter, &self.view, self.now)
+            .opened(slot, host(name), None, jitter, &self.view, self.now)
             .unwrap();
         self.set(slot, Owner::Idle);
     }
@@ -135,6 +135,7 @@ pub fn failed(mut snapshot: Snapshot, name: &str, kind: FailureKind) -> Snapshot
     let failure = HostFailure {
         kind,
         consecutive: 1,
+        of_kind: 1,
         at: now,
         next_probe: now,
         reason: "as the test said".to_owned(),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::{DiscoveryOutcome, FailureKind, Fit, LogEvent, LogLevel};
+use pgsteer_core::hosts::{Answer, DiscoveryOutcome, FailureKind, LogEvent, LogLevel};
+use pgsteer_core::verdict::HostEffect;
 
 use super::Shared;
 use crate::dial::{self, Ask, Purpose};
@@ -71,13 +72,8 @@ impl Drop for Report {
     }
 }
 
-/// Dials one failed host to see whether it is back. Its connection is closed at once and never counted.
-pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Duration) {
-    let target = shared.target();
-    let ask = Ask {
-        role: target.asks(),
-        timeline: false,
-    };
+/// Dials one host to see whether it is back, or what it is. Its connection is closed at once and never counted.
+pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Duration, ask: Ask) {
     let attempt = tokio::spawn({
         let (shared, key) = (shared.clone(), key.clone());
         async move { tokio::time::timeout(limit, shared.dialler.dial(&key, Purpose::Probe, ask)).await }
@@ -86,22 +82,19 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
     let abort = AbortOnDrop(attempt.abort_handle());
     let result = match attempt.await {
         Ok(Ok(Ok(dialled))) => {
-            let unfit = dialled.role.filter(|role| target.fit(*role) == Fit::Unfit);
+            let answer = Answer {
+                role: dialled.role,
+                timeline: dialled.timeline,
+            };
             dialled.close_in_background();
-            match unfit {
-                Some(role) => Err((FailureKind::ReadOnly, format!("the server is a {role}"))),
-                None => Ok(()),
-            }
+            Ok(answer)
         }
-        Ok(Ok(Err(error))) => Err((
-            error.host_effect().for_probe(),
-            shortened(&error.to_string()).into_owned(),
-        )),
+        Ok(Ok(Err(error))) => Err((error.host_effect(), shortened(&error.to_string()).into_owned())),
         Ok(Err(_)) => Err((
-            FailureKind::Down,
+            HostEffect::Failed(FailureKind::Down),
             format!("the probe did not end within {limit:?}"),
         )),
-        Err(_) => Err((FailureKind::Down, "the probe died".to_owned())),
+        Err(_) => Err((HostEffect::Failed(FailureKind::Down), "the probe died".to_owned())),
     };
     drop(abort);
     shared.with_state(|state, now| state.probe_finished(&key, id, result, now));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::FailureKind;
+use pgsteer_core::hosts::{FailureKind, Role};
 
 use super::Shared;
 
@@ -29,14 +29,23 @@ impl Reservation {
         &self.key
     }
 
-    /// The host has been connected to: it counts from now until the [`Counted`] is dropped.
-    pub(crate) fn opened(mut self) -> Counted {
+    /// The host has been connected to: it counts from now until the [`Counted`] is dropped. `role` is what it said it is,
+    /// if it was asked.
+    pub(crate) fn opened(mut self, role: Option<Role>) -> Counted {
         self.settled = true;
-        self.shared.with_state(|state, now| state.opened(&self.key, now));
+        self.shared
+            .with_state(|state, now| state.opened(&self.key, role, now));
         Counted {
             shared: self.shared.clone(),
             key: self.key.clone(),
         }
+    }
+
+    /// The host works and said what it is, which is not what is wanted.
+    pub(crate) fn answered(mut self, role: Role) {
+        self.settled = true;
+        self.shared
+            .with_state(|state, now| state.answered(&self.key, role, now));
     }
 
     /// The connect failed in a way that says something about the host.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::{FailureKind, Fit, NoHost, Refused, Role, TargetSessionAttrs};
+use pgsteer_core::hosts::{FailureKind, Fit, NoHost, Refused, Role, Search, TargetSessionAttrs};
 use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
 
 use super::Shared;
@@ -66,7 +66,13 @@ impl Shared {
         };
         loop {
             let draw = self.draw();
-            let picked = self.with_state(|state, now| state.pick(&pass.dialled, avoid, draw, now));
+            let search = Search {
+                target,
+                tried: &pass.dialled,
+                avoid,
+                ..Search::default()
+            };
+            let picked = self.with_state(|state, now| state.pick(&search, draw, now));
             let key = match picked {
                 Ok(key) => key,
                 Err(no_host) => return Err(pass.failed(no_host)),
@@ -85,7 +91,7 @@ impl Shared {
                         pass.unfit(reservation, role);
                         continue;
                     }
-                    let counted = reservation.opened();
+                    let counted = reservation.opened(dialled.role);
                     pass.accepted();
                     return Ok(Opened {
                         key,
@@ -125,7 +131,8 @@ impl Pass {
             HostEffect::JudgeAtEndOfPass => self
                 .refused_login
                 .push((reservation, shortened(&error.to_string()).into_owned())),
-            HostEffect::Nothing => drop(reservation),
+            HostEffect::Role(role) => reservation.answered(role),
+            HostEffect::Suspect | HostEffect::RoleUnknown | HostEffect::Nothing => drop(reservation),
         }
     }
 
@@ -135,12 +142,12 @@ impl Pass {
         self.dialled.push(reservation.key().clone());
         self.tried.push(HostTried {
             host: reservation.key().clone(),
-            state: failure_in_words(FailureKind::ReadOnly),
-            reason: reason.clone(),
+            state: "does not fit",
+            reason,
             code: None,
             age: Duration::ZERO,
         });
-        reservation.failed(FailureKind::ReadOnly, &reason);
+        reservation.answered(role);
     }
 
     /// The dial panicked. What it panicked with is not shown: it may hold anything.
@@ -157,7 +164,7 @@ impl Pass {
         });
         match effect {
             HostEffect::Failed(kind) => reservation.failed(kind, reason),
-            HostEffect::JudgeAtEndOfPass | HostEffect::Nothing => drop(reservation),
+            _ => drop(reservation),
         }
     }
 
@@ -174,7 +181,7 @@ impl Pass {
             return SearchError::Login(ConnectFailed { tried: self.tried });
         }
         match no_host {
-            NoHost::NoNode(refused) => SearchError::Refused(refused),
+            NoHost::NoNode(refused) | NoHost::NotReady(refused) => SearchError::Refused(refused),
             NoHost::NoServer if self.tried.is_empty() => SearchError::NoServer,
             NoHost::NoServer => SearchError::Hosts(ConnectFailed { tried: self.tried }),
         }
@@ -184,7 +191,8 @@ impl Pass {
 fn state_text(effect: HostEffect) -> &'static str {
     match effect {
         HostEffect::Failed(kind) => failure_in_words(kind),
+        HostEffect::Role(_) => "does not fit",
         HostEffect::JudgeAtEndOfPass => "refused the login",
-        HostEffect::Nothing => "failed",
+        HostEffect::Suspect | HostEffect::RoleUnknown | HostEffect::Nothing => "failed",
     }
 }

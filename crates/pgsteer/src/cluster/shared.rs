@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use super::membership::{MadeBy, Members};
 use super::search::SearchError;
 use crate::config::{ConfigError, Settings};
-use crate::dial::Dialler;
+use crate::dial::{Ask, Dialler};
 use crate::world::World;
 
 /// Quiet time after which a host's run of failures is over, for the log.
@@ -60,13 +60,18 @@ impl Shared {
             load_balance: settings.load_balance,
             topology_keys: settings.topology_keys.clone(),
             fallback_only: settings.fallback_to_topology_keys_only,
+            host_order: settings.load_balance_hosts,
+            role_ttl: settings.role_ttl,
+            // nothing looks names up yet
+            drain_stale_addresses: false,
             refresh_interval: settings.refresh_interval,
             failed_host_delay: settings.failed_host_delay,
             failed_host_max_delay: settings.failed_host_max_delay,
             connect_timeout: settings.connect_timeout,
             log_window: LOG_WINDOW,
         };
-        let state = ClusterState::new(options, settings.hosts.clone(), now());
+        let mut state = ClusterState::new(options, settings.hosts.clone(), now());
+        state.watch_roles(settings.target_session_attrs.asks());
         let shared = Arc::new_cyclic(|this| Shared {
             state: Mutex::new(state),
             dialler,
@@ -118,13 +123,26 @@ impl Shared {
                     self.tasks().discovery = Some(task.abort_handle());
                 }
             }
-            Action::StartProbe { key, id, limit } => {
+            Action::StartProbe {
+                key,
+                id,
+                limit,
+                ask_role,
+                ask_timeline,
+            } => {
                 if let Some(shared) = self.running() {
-                    let task = self.runtime.spawn(super::refresh::probe(shared, key, id, limit));
+                    let ask = Ask {
+                        role: ask_role,
+                        timeline: ask_timeline,
+                    };
+                    let task = self
+                        .runtime
+                        .spawn(super::refresh::probe(shared, key, id, limit, ask));
                     self.tasks().probes.insert(id, task.abort_handle());
                 }
             }
             Action::StopProbe { id, .. } => self.forget_probe(id),
+            Action::ResolveNames { .. } | Action::Changed => {}
         }
     }
 
@@ -141,7 +159,7 @@ impl Shared {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.state().snapshot()
+        self.state().snapshot(self.target(), now())
     }
 
     pub(crate) fn refresh(&self) {

@@ -136,9 +136,7 @@ impl Control {
 
     /// Orders given since this was last called.
     pub(super) fn take_orders(&self) -> Option<Ordered> {
-        // A load first: it is cheaper, and there is hardly ever an order.
-        let given = self.ordered.load(Ordering::Acquire) && self.ordered.swap(false, Ordering::AcqRel);
-        given.then(|| {
+        self.ordered.swap(false, Ordering::AcqRel).then(|| {
             let orders = self.orders();
             Ordered {
                 abort: orders.abort,

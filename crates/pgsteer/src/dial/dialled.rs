@@ -37,7 +37,6 @@ pub(crate) struct Dialled {
     /// What the server is, if it was asked.
     pub(crate) role: Option<Role>,
     /// The timeline it writes on, if it was asked and has one to tell.
-    #[allow(dead_code, reason = "asked by the probes of a split brain")]
     pub(crate) timeline: Option<u32>,
 }
 

@@ -154,8 +154,9 @@ fn by(stage: Stage, evidence: &Evidence<'_>) -> Finding {
         (Stage::Query, _) => Finding::Down,
         _ => match connect_failure(stage, evidence) {
             HostEffect::Failed(_) => Finding::Down,
-            HostEffect::JudgeAtEndOfPass => Finding::Refused,
-            HostEffect::Nothing => Finding::Nothing,
+            // it is there and would not have us
+            HostEffect::JudgeAtEndOfPass | HostEffect::Role(_) => Finding::Refused,
+            HostEffect::Suspect | HostEffect::RoleUnknown | HostEffect::Nothing => Finding::Nothing,
         },
     }
 }

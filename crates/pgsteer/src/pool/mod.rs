@@ -358,6 +358,7 @@ fn planner_options(settings: &Settings) -> PlannerOptions {
         max_dials: settings.max_dials,
         refill_delay: REFILL_DELAY,
         login_backoff_max: LOGIN_BACKOFF_MAX,
+        not_ready_max: settings.failed_host_delay,
         hook_keep_off: settings.failed_host_delay.max(Duration::from_secs(1)),
         return_cancel_after: settings.return_cancel_after,
         return_timeout: settings.return_timeout,

@@ -12,8 +12,8 @@ use crate::rig::*;
 /// A way in which new connections fail, and what it makes of the host.
 type Trouble = (&'static str, fn(&Sim, &Server), FailureKind);
 
-const TROUBLES: [Trouble; 20] = {
-    use FailureKind::{Down, ReadOnly, Rejected};
+const TROUBLES: [Trouble; 19] = {
+    use FailureKind::{Down, Full, NotReady, Rejected};
     [
         ("refused", |_, a| a.set_accept(Accept::Refuse), Down),
         (
@@ -55,8 +55,8 @@ const TROUBLES: [Trouble; 20] = {
             |_, a| a.set_accept(Accept::Babble("R\0\0\0\x08\0\0\0\x63".into())),
             Rejected,
         ),
-        ("starting up", |_, a| a.set_login(Login::fatal("57P03")), Rejected),
-        ("full", |_, a| a.set_login(Login::fatal("53300")), Rejected),
+        ("starting up", |_, a| a.set_login(Login::fatal("57P03")), NotReady),
+        ("full", |_, a| a.set_login(Login::fatal("53300")), Full),
         (
             "wrong password here",
             |_, a| a.set_login(Login::fatal("28P01")),
@@ -79,7 +79,6 @@ const TROUBLES: [Trouble; 20] = {
             |_, a| a.set_login(Login::fatal("08P01")),
             Rejected,
         ),
-        ("in recovery", |_, a| a.demote(), ReadOnly),
     ]
 };
 
@@ -114,7 +113,6 @@ async fn with_every_trouble_the_next_host_is_used_and_the_first_comes_back_when_
         drop(conn);
 
         a.mend();
-        a.promote();
         sim.set_name("a", Resolution::Addresses(vec!["10.0.0.1".parse().unwrap()]));
         within(trouble, seconds(6), || placed(&pool.status()) == "a:2").await;
         assert!(pool.cluster().snapshot().failures.is_empty(), "{trouble}");

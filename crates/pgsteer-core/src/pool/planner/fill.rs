@@ -2,11 +2,13 @@
 //!
 //! At most `max_dials` are opened at once, and after a failure none until the refill timer has run out, save for the
 //! replacement after a hook failure. A failed open has tried every host there is, so until one succeeds a single opener
-//! goes on trying: servers that come back are not met by a crowd. While logins are refused its rest doubles, and the
-//! very first opener is alone too, for a while at least, so that a wrong password locks no account out.
+//! goes on trying: servers that come back are not met by a crowd. The very first opener is alone too, for a while at
+//! least, so that a wrong password locks no account out.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use super::backoff::is_passing;
 use super::slots::{Connection, Slot};
 use super::{Action, CloseReason, Experience, Oddity, OpenFailure, Planner, PoolView, Stage};
 use crate::host::HostKey;
@@ -32,8 +34,8 @@ impl Planner {
     }
 
     /// Event: the connection for the slot is open; its session check and its hook have passed. The keeper has put it
-    /// into the slot and still owns the slot; `Release` (or `Close`) follows. `jitter` is any random number, used for
-    /// this connection's lifetime only.
+    /// into the slot and still owns the slot; `Release` (or `Close`) follows. `address` is where it goes, unless that is
+    /// a Unix socket. `jitter` is any random number, used for this connection's lifetime only.
     ///
     /// # Errors
     ///
@@ -42,6 +44,7 @@ impl Planner {
         &mut self,
         slot: u32,
         host: HostKey,
+        address: Option<IpAddr>,
         jitter: u64,
         view: &dyn PoolView,
         now: Instant,
@@ -49,11 +52,11 @@ impl Planner {
         let Some(&Slot::Opening { ordered, .. }) = self.table.get(slot) else {
             return self.odd(slot, "opened");
         };
-        self.login_accepted(now);
+        self.end_back_off(now);
         self.learn(Experience::Works);
         self.kept_off.remove(&host);
         let connection = Connection::new(
-            host,
+            (host, address),
             self.options.max_lifetime,
             self.options.lifetime_jitter,
             jitter,
@@ -73,7 +76,7 @@ impl Planner {
     }
 
     /// Event: the open for the slot failed. Waiters fail if nothing else can come, and at once if the login was
-    /// refused.
+    /// refused; while a host may fit or be ready in a moment they wait.
     ///
     /// # Errors
     ///
@@ -93,16 +96,9 @@ impl Planner {
             return Ok(());
         }
         self.learn(Experience::Fails);
-        if why == OpenFailure::Login {
-            // Those that fail while the timer is armed were dialled in the same round: one round doubles once.
-            let next = match self.login_delay {
-                Some(delay) if self.refill_at.is_some() => delay,
-                Some(delay) => delay.saturating_mul(2).min(self.options.login_backoff_max),
-                None => self.options.refill_delay,
-            };
-            self.login_delay = Some(next.max(self.options.refill_delay));
-        }
-        if (why == OpenFailure::Login || self.nothing_can_come()) && view.waiting() > 0 {
+        self.back_off(why, now);
+        let hopeless = why == OpenFailure::Login || (!is_passing(why) && self.nothing_can_come());
+        if hopeless && view.waiting() > 0 {
             self.actions.push_back(Action::FailWaiters);
         }
         self.arm_refill(now);
@@ -126,7 +122,7 @@ impl Planner {
             return self.odd(slot, "hook_failed");
         };
         let avoided = avoid.contains(&host);
-        self.login_accepted(now);
+        self.end_back_off(now);
         self.kept_off.insert(host, now);
         if avoided || self.stage == Stage::Down {
             return self.open_failed(slot, OpenFailure::Hosts, view, now);
@@ -234,16 +230,9 @@ impl Planner {
     /// Arms the refill timer, unless it is armed already.
     pub(super) fn arm_refill(&mut self, now: Instant) {
         if self.stage == Stage::Running && self.refill_at.is_none() {
-            let delay = self.login_delay.unwrap_or(self.options.refill_delay);
+            let own = self.backoff.map(|backoff| backoff.rest);
+            let delay = own.unwrap_or(self.options.refill_delay);
             self.refill_at = now.checked_add(delay.max(Duration::from_millis(1)));
-        }
-    }
-
-    /// A login succeeded: several openers again, and no longer rest than after any other failure.
-    fn login_accepted(&mut self, now: Instant) {
-        if self.login_delay.take().is_some() {
-            let soon = now + self.options.refill_delay;
-            self.refill_at = self.refill_at.map(|at| at.min(soon));
         }
     }
 

@@ -35,7 +35,7 @@ impl Planner {
         self.order_out(CloseReason::Shutdown, |_| true, view, now);
     }
 
-    fn order_out(
+    pub(super) fn order_out(
         &mut self,
         why: CloseReason,
         concerns: impl Fn(&HostKey) -> bool,
@@ -114,7 +114,7 @@ impl Planner {
         }
         // Not while opens fail: an early end is a courtesy to the pool, and now it would be none.
         let paced = self.early_at.is_none_or(|at| now >= at + TICK);
-        if self.refill_at.is_none() && self.login_delay.is_none() && paced {
+        if self.refill_at.is_none() && self.backoff.is_none() && paced {
             self.end_some_early(view, now);
         }
     }

@@ -5,6 +5,7 @@
 //! what became of every slot the keeper owns; checkouts and clean returns do not pass by it, it sees them through
 //! [`PoolView`]. It never performs I/O, reads a clock or draws a random number.
 
+mod backoff;
 mod fill;
 mod lifetime;
 mod rebalance;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::host::HostKey;
 use crate::hosts::Snapshot;
 
+use self::backoff::Backoff;
 use self::slots::{Slot, Table};
 
 pub use vocabulary::{
@@ -66,8 +68,10 @@ pub struct Planner {
     experience: Experience,
     /// While nothing is known: the others join the first opener then.
     alone_until: Option<Instant>,
-    /// Logins are refused: the present rest between two attempts.
-    login_delay: Option<Duration>,
+    /// Why filling rests longer, or less long, than after any failure, and how long.
+    backoff: Option<Backoff>,
+    /// When an open last failed because nothing fits or nothing is ready.
+    asked_at: Option<Instant>,
     /// Hosts whose hook failed, and when.
     kept_off: BTreeMap<HostKey, Instant>,
     /// Connections that ended right after they were opened: since when they are counted, and how many.
@@ -102,7 +106,8 @@ impl Planner {
             refill_at: None,
             experience: Experience::None,
             alone_until: None,
-            login_delay: None,
+            backoff: None,
+            asked_at: None,
             kept_off: BTreeMap::new(),
             young_deaths: None,
             last_tick: None,
@@ -203,7 +208,9 @@ impl Planner {
 
     /// Whether logins are refused at present, and if so how long filling rests between two attempts.
     pub fn login_back_off(&self) -> Option<Duration> {
-        self.login_delay
+        self.backoff
+            .filter(|backoff| backoff.why == OpenFailure::Login)
+            .map(|backoff| backoff.rest)
     }
 
     /// What the slots are doing, in numbers.

@@ -2,12 +2,13 @@
 //! batch at a time.
 //!
 //! It relies on the cluster's snapshot alone and sends nothing to any server. A host that merely failed is still one
-//! where connections may stay, so a failure by itself moves nothing.
+//! where connections may stay, so a failure by itself moves nothing. Where a host is not what is wanted, its connections
+//! go at once: they do harm, and no other is closed in their stead.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
-use super::slots::Slot;
+use super::slots::{Connection, Slot};
 use super::{Action, CloseReason, Planner, PoolView, Stage};
 use crate::host::HostKey;
 use crate::hosts::Snapshot;
@@ -15,16 +16,17 @@ use crate::hosts::Snapshot;
 impl Planner {
     /// Request: look at where the connections are, now. At most a batch is moved, as on a tick.
     pub fn rebalance(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {
-        if self.stage != Stage::Running || snapshot.allowed.is_empty() {
+        if self.stage != Stage::Running {
             return;
+        }
+        self.retire_unfit(snapshot, view, now);
+        if snapshot.allowed.is_empty() {
+            return self.fill(view, now);
         }
         let strays: Vec<u32> = self
             .table
             .iter()
-            .filter(|(_, slot)| {
-                slot.serving()
-                    .is_some_and(|it| !snapshot.allowed.contains(&it.host))
-            })
+            .filter(|(_, slot)| slot.serving().is_some_and(|it| is_stray(it, snapshot)))
             .map(|(number, _)| number)
             .collect();
         self.let_marks_lapse(&strays);
@@ -34,6 +36,26 @@ impl Planner {
             self.move_strays(&strays, view, now);
         }
         self.fill(view, now);
+    }
+
+    /// Event: something about the hosts has changed. Connections to hosts that are not what is wanted go: idle ones now,
+    /// others when they come back. If filling rests because nothing fitted or nothing was ready, it rests no longer.
+    pub fn cluster_changed(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {
+        if self.stage == Stage::Running {
+            self.retire_unfit(snapshot, view, now);
+            self.ask_again(view, now);
+        }
+    }
+
+    fn retire_unfit(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {
+        if !snapshot.unfit.is_empty() {
+            self.order_out(
+                CloseReason::Unfit,
+                |host| snapshot.unfit.contains(host),
+                view,
+                now,
+            );
+        }
     }
 
     /// Closes idle strays, then marks leased ones, a batch in all. Those marked earlier cost nothing.
@@ -150,4 +172,11 @@ impl Planner {
             })
             .map(|(number, _)| number)
     }
+}
+
+/// Whether the connection is where none may stay: on such a host, or at an address that the host's name no longer has.
+fn is_stray(connection: &Connection, snapshot: &Snapshot) -> bool {
+    let now_at = snapshot.addresses.get(&connection.host);
+    let has_moved = |address| now_at.is_some_and(|now_at| !now_at.is_empty() && !now_at.contains(&address));
+    !snapshot.allowed.contains(&connection.host) || connection.address.is_some_and(has_moved)
 }

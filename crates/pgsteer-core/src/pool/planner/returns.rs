@@ -179,7 +179,7 @@ impl Planner {
         let mark = match wanted {
             Some(CloseReason::Expired) if !connection.is_expired(now) => connection.draining,
             Some(why @ (CloseReason::Expired | CloseReason::Stray)) => Some(why),
-            Some(why @ (CloseReason::Ordered | CloseReason::Shutdown)) => Some(why),
+            Some(why @ (CloseReason::Unfit | CloseReason::Ordered | CloseReason::Shutdown)) => Some(why),
             // Somebody uses it, or it is clean: there is nothing left to hold against it.
             _ => connection.draining,
         };

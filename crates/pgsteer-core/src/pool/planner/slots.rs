@@ -3,6 +3,7 @@
 //! A slot is in exactly one state. Whether a live connection is idle or leased is not kept here: the slots themselves
 //! know that, and are asked through the view.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::{CloseReason, PoolView, SlotInfo, SlotState};
@@ -12,6 +13,8 @@ use crate::host::HostKey;
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) host: HostKey,
+    /// Which of the host's addresses it goes to, if it goes to an address.
+    pub(super) address: Option<IpAddr>,
     pub(super) opened_at: Instant,
     /// The end of its life, drawn once. `None`: it lives for ever.
     pub(super) expires_at: Option<Instant>,
@@ -25,7 +28,7 @@ pub(super) struct Connection {
 impl Connection {
     /// A connection opened at `now`. The jitter falls anywhere in zero to its bound, both included.
     pub(super) fn new(
-        host: HostKey,
+        (host, address): (HostKey, Option<IpAddr>),
         lifetime: Option<Duration>,
         jitter: Duration,
         draw: u64,
@@ -43,6 +46,7 @@ impl Connection {
             .and_then(|end| end.checked_add(extra));
         Connection {
             host,
+            address: address.map(|address| address.to_canonical()),
             opened_at: now,
             expires_at,
             uses,

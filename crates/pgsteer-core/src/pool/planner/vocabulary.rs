@@ -31,6 +31,8 @@ pub struct PlannerOptions {
     pub refill_delay: Duration,
     /// While logins are refused the rest doubles from `refill_delay` up to this.
     pub login_backoff_max: Duration,
+    /// While hosts are not ready the rest doubles from 100 ms up to this.
+    pub not_ready_max: Duration,
     /// How long a host is kept off after its `after_connect` hook failed there.
     pub hook_keep_off: Duration,
     /// How long a connection may stay busy after its return before a cancel request is sent for it.
@@ -62,6 +64,10 @@ pub enum OpenFailure {
     Login,
     /// There was no host to try: the load-balance mode refuses the ones that work.
     Refused,
+    /// Some host answered, but none is what is wanted: a promotion may be under way. Waiters go on waiting.
+    NoFit,
+    /// Some host is starting up, shutting down or full, and no other will do. Waiters go on waiting.
+    NotReady,
 }
 
 /// Why a slot came to the keeper with its connection.
@@ -86,8 +92,10 @@ pub enum CloseReason {
     Expired,
     /// It was unused for `idle_timeout`.
     IdleTimeout,
-    /// It is on a host where connections may no longer stay.
+    /// It is on a host, or at an address of one, where connections may no longer stay.
     Stray,
+    /// Its host has turned out to be something that is not wanted.
+    Unfit,
     /// Its host carries too many; it is to be opened elsewhere.
     Spread,
     /// All connections, or all of its host, were told to go.

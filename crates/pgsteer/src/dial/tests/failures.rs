@@ -1,6 +1,6 @@
 //! What each way of failing is taken for: the evidence, what it says of the host, and the words for people.
 
-use pgsteer_core::hosts::FailureKind;
+use pgsteer_core::hosts::{FailureKind, Role};
 
 use super::*;
 
@@ -143,10 +143,10 @@ async fn a_fatal_error_at_login_keeps_its_code_and_its_words() {
         ("28000", HostEffect::JudgeAtEndOfPass),
         ("3D000", HostEffect::JudgeAtEndOfPass),
         ("42501", HostEffect::JudgeAtEndOfPass),
-        ("53300", REJECTED),
-        ("57P03", REJECTED),
+        ("53300", HostEffect::Failed(FailureKind::Full)),
+        ("57P03", HostEffect::Failed(FailureKind::NotReady)),
         ("57P01", REJECTED),
-        ("57M02", REJECTED),
+        ("57M02", HostEffect::Role(Role::ColdStandby)),
         ("08004", REJECTED),
         ("08006", REJECTED),
         ("08001", DOWN),

@@ -78,7 +78,7 @@ impl Keeper {
         Counters::add(&self.pool.counters.opened);
         *self.pool.last_failure() = None;
         self.pool.login_refused.store(false, Ordering::Relaxed);
-        self.report(|planner, pool, now| planner.opened(slot, host, jitter, pool, now));
+        self.report(|planner, pool, now| planner.opened(slot, host, None, jitter, pool, now));
         self.pool.live.send_replace(self.live);
     }
 
