@@ -13,9 +13,11 @@ use super::error::{REDACTED, shown};
 use super::{Config, ConfigError, Family, HostSpec, Keepalives, Password, Settings, duration, options};
 
 /// The longest duration accepted anywhere, 100 years. It keeps sums of instants and durations far from overflow.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The most milliseconds PostgreSQL and Linux take in a setting (a signed 32-bit number).
 const MOST_MILLIS: u128 = i32::MAX as u128;
+/// How long one attempt to connect may take.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most connections a pool can have.
 const MOST_CONNECTIONS: u32 = 65_535;
 
@@ -35,19 +37,28 @@ impl Config {
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         self.judge()?;
         let user = self.user_or_default()?;
+        let database = self.database.clone().unwrap_or_else(|| user.clone());
+        let hosts = self.seeds();
+        let password = match &self.password {
+            Password::File(file) => match file.password(&hosts, &database, &user)? {
+                Some(secret) => Password::Secret(secret),
+                None => Password::None,
+            },
+            password => password.clone(),
+        };
         Ok(Settings {
-            hosts: self.seeds(),
-            database: self.database.clone().unwrap_or_else(|| user.clone()),
+            hosts,
+            database,
             user,
-            password: self.password.clone(),
-            application_name: self.application_name.clone(),
+            password,
+            application_name: self.application_name_or_default(),
             options: self.options.clone(),
-            target_session_attrs: self.target_session_attrs,
+            target_session_attrs: self.target_session_attrs.unwrap_or_default(),
             role_ttl: self.role_ttl,
-            load_balance_hosts: self.load_balance_hosts,
-            tls: self.tls.clone(),
+            load_balance_hosts: self.load_balance_hosts.unwrap_or_default(),
+            tls: self.tls.resolve(),
             statement_timeout: self.statement_timeout,
-            connect_timeout: self.connect_timeout,
+            connect_timeout: self.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             connect_race_delay: self.connect_race_delay,
             keepalives: self.keepalives.then_some(Keepalives {
                 idle: self.keepalives_idle,
@@ -84,6 +95,8 @@ impl Config {
         self.topology_keys.keys()?;
         self.judge_login()?;
         self.judge_socket()?;
+        self.tls
+            .judge(self.hosts.iter().flatten().any(HostSpec::is_socket))?;
         self.judge_cluster()?;
         self.judge_pool()
     }
@@ -102,7 +115,11 @@ impl Config {
         let texts = [
             ("user", self.user.as_ref()),
             ("database", self.database.as_ref()),
-            ("application_name", Some(&self.application_name)),
+            ("application_name", self.application_name.as_ref()),
+            (
+                "fallback_application_name",
+                self.fallback_application_name.as_ref(),
+            ),
             ("options", self.options.as_ref()),
         ];
         for (name, text) in texts {
@@ -111,12 +128,13 @@ impl Config {
         }
         match &self.password {
             Password::Secret(secret) => require(!secret.contains(&0), "password", REDACTED),
-            Password::None | Password::Source(_) => Ok(()),
+            Password::None | Password::Source(_) | Password::File(_) => Ok(()),
         }
     }
 
     fn judge_socket(&self) -> Result<(), ConfigError> {
-        positive("connect_timeout", Some(self.connect_timeout))?;
+        positive("connect_timeout", self.connect_timeout)?;
+        positive("connect_race_delay", self.connect_race_delay)?;
         whole_millis("statement_timeout", self.statement_timeout)?;
         whole_millis("tcp_user_timeout", self.tcp_user_timeout)?;
         whole_seconds("keepalives_idle", self.keepalives_idle, 1..=32_767)?;
@@ -129,6 +147,7 @@ impl Config {
     }
 
     fn judge_cluster(&self) -> Result<(), ConfigError> {
+        not_too_long("role_ttl", Some(self.role_ttl))?;
         whole_seconds(
             "yb_servers_refresh_interval",
             self.yb_servers_refresh_interval,
@@ -171,11 +190,18 @@ impl Config {
             Family::Postgres => 5432,
             Family::Yugabyte => 5433,
         });
-        let key = |host: &HostSpec| HostKey::new(host.name.as_str(), host.port.unwrap_or(default_port));
         match &self.hosts {
-            Some(hosts) => hosts.iter().map(key).collect(),
+            Some(hosts) => hosts.iter().map(|host| host.key(default_port)).collect(),
             None => vec![HostKey::new("localhost", default_port)],
         }
+    }
+
+    fn application_name_or_default(&self) -> String {
+        let name = self
+            .application_name
+            .as_ref()
+            .or(self.fallback_application_name.as_ref());
+        name.map_or_else(|| "pgsteer".to_owned(), String::clone)
     }
 
     fn user_or_default(&self) -> Result<String, ConfigError> {

@@ -6,9 +6,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use pgsteer_core::host::HostKey;
+
 use super::duration;
 use super::error::REDACTED;
-use super::{Config, ConfigError, Settings};
+use super::{Config, ConfigError, HostOrder, Pem, RootCerts, Settings, Tls};
 
 /// Every option of a configuration with the value it has, defaults included and secrets left out.
 ///
@@ -31,8 +33,8 @@ pub enum Value {
     Number(u64),
     /// On or off.
     Flag(bool),
-    /// Hosts with their ports.
-    Hosts(Vec<(String, u16)>),
+    /// Hosts with their ports and the addresses to dial.
+    Hosts(Vec<HostKey>),
 }
 
 impl Config {
@@ -58,12 +60,21 @@ impl Description {
             application_name,
             options,
             target_session_attrs,
-            role_ttl: _,
-            load_balance_hosts: _,
-            tls: _,
+            role_ttl,
+            load_balance_hosts,
+            tls:
+                Tls {
+                    mode,
+                    negotiation,
+                    channel_binding,
+                    roots,
+                    client_cert,
+                    client_key,
+                    server_name,
+                },
             statement_timeout,
             connect_timeout,
-            connect_race_delay: _,
+            connect_race_delay,
             keepalives,
             tcp_user_timeout,
             load_balance,
@@ -72,7 +83,7 @@ impl Description {
             refresh_interval,
             failed_host_delay,
             failed_host_max_delay,
-            drain_stale_addresses: _,
+            drain_stale_addresses,
             pool_size,
             min_idle,
             idle_timeout,
@@ -87,13 +98,9 @@ impl Description {
             leak_threshold,
             record_holders,
         } = settings;
-        let hosts = hosts
-            .iter()
-            .map(|key| (key.name().to_owned(), key.port()))
-            .collect();
         let probes = keepalives.as_ref();
         let entries = vec![
-            ("hosts", Value::Hosts(hosts)),
+            ("hosts", Value::Hosts(hosts.clone())),
             ("user", text(user)),
             (
                 "password",
@@ -110,8 +117,34 @@ impl Description {
                 options.as_ref().map_or(Value::Unset, |options| text(options)),
             ),
             ("target_session_attrs", text(&target_session_attrs.to_string())),
+            ("role_ttl", time(*role_ttl)),
+            (
+                "load_balance_hosts",
+                text(match load_balance_hosts {
+                    HostOrder::Listed => "disable",
+                    HostOrder::Random => "random",
+                }),
+            ),
             ("statement_timeout", time_or_none(*statement_timeout)),
+            ("sslmode", text(&mode.to_string())),
+            ("sslnegotiation", text(&negotiation.to_string())),
+            ("channel_binding", text(&channel_binding.to_string())),
+            (
+                "sslrootcert",
+                match roots {
+                    RootCerts::Unset => Value::Unset,
+                    RootCerts::System => text("system"),
+                    RootCerts::Given(roots) => file(roots),
+                },
+            ),
+            ("sslcert", client_cert.as_ref().map_or(Value::Unset, file)),
+            ("sslkey", client_key.as_ref().map_or(Value::Unset, file)),
+            (
+                "ssl_server_name",
+                server_name.as_ref().map_or(Value::Unset, |name| text(name)),
+            ),
             ("connect_timeout", time(*connect_timeout)),
+            ("connect_race_delay", time_or_none(*connect_race_delay)),
             ("keepalives", Value::Flag(probes.is_some())),
             (
                 "keepalives_idle",
@@ -144,6 +177,7 @@ impl Description {
                 "failed_host_max_delay_secs",
                 failed_host_max_delay.map_or_else(|| text("none"), |cap| Value::Number(cap.as_secs())),
             ),
+            ("drain_stale_addresses", Value::Flag(*drain_stale_addresses)),
             ("pool_size", Value::Number((*pool_size).into())),
             ("min_idle", Value::Number((*min_idle).into())),
             ("idle_timeout", time_or_none(*idle_timeout)),
@@ -178,6 +212,14 @@ fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
+/// A file by its path; what was given as bytes is left out, as a password is.
+fn file(pem: &Pem) -> Value {
+    match pem {
+        Pem::File(path) => Value::Text(path.to_string_lossy().into_owned()),
+        Pem::Bytes(_) => text(REDACTED),
+    }
+}
+
 fn time(time: Duration) -> Value {
     Value::Text(duration::write(time))
 }
@@ -203,10 +245,8 @@ impl fmt::Display for Value {
             Value::Number(number) => number.fmt(f),
             Value::Flag(on) => on.fmt(f),
             Value::Hosts(hosts) => {
-                let hosts = hosts
-                    .iter()
-                    .map(|(name, port)| pgsteer_core::host::HostKey::new(name.as_str(), *port).to_string());
-                f.write_str(&hosts.collect::<Vec<_>>().join(","))
+                let hosts: Vec<String> = hosts.iter().map(HostKey::to_string).collect();
+                f.write_str(&hosts.join(","))
             }
         }
     }

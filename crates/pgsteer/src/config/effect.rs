@@ -5,7 +5,11 @@
 
 use std::time::Duration;
 
-use super::{Config, LoadBalance};
+use super::check::CONNECT_TIMEOUT;
+use super::{Config, HostOrder, LoadBalance, SslMode};
+
+/// Of the parameters of other drivers that are accepted.
+const NOTHING_TO_TUNE: &str = "it tunes a part of another driver that this one does not have; leave it out";
 
 impl Config {
     /// One sentence for each option that is not at its default and yet changes nothing, because of how other options
@@ -26,14 +30,23 @@ impl Config {
             return Vec::new();
         };
         let reasons = [
+            ("role_ttl", self.why_no_roles()),
+            ("load_balance_hosts", self.why_no_order()),
+            ("sslrootcert", self.why_no_tls(self.tls.roots.is_some())),
+            ("sslcert", self.why_no_tls(self.tls.client_cert.is_some())),
+            ("sslkey", self.why_no_tls(self.tls.client_key.is_some())),
+            ("ssl_server_name", self.why_no_tls(self.tls.server_name.is_some())),
+            ("connect_race_delay", self.why_no_race()),
             ("topology_keys", self.why_no_keys()),
             ("fallback_to_topology_keys_only", self.why_no_fallback()),
             ("failed_host_max_delay_secs", self.why_no_doubling()),
             ("idle_timeout", self.why_none_idle()),
             ("return_cancel_after", self.why_no_cancel()),
         ];
+        let foreign = self.without_use.iter().map(|name| (*name, Some(NOTHING_TO_TUNE)));
         reasons
             .into_iter()
+            .chain(foreign)
             .filter_map(|(name, reason)| reason.map(|reason| format!("{name} has no effect: {reason}")))
             .collect()
     }
@@ -43,6 +56,42 @@ impl Config {
         for told in self.without_effect() {
             tracing::warn!(target: "pgsteer::config", "{told}");
         }
+    }
+
+    fn why_no_roles(&self) -> Option<&'static str> {
+        let changed = self.role_ttl != Config::of(self.family).role_ttl;
+        let asks = self.target_session_attrs.unwrap_or_default().asks();
+        (changed && !asks).then_some(
+            "with target_session_attrs=any no server is asked what it is; set target_session_attrs to another target",
+        )
+    }
+
+    /// Whether connections can only ever go to one configured host.
+    fn has_one_host(&self) -> bool {
+        !self.load_balance.discovers() && self.hosts.as_ref().is_none_or(|hosts| hosts.len() == 1)
+    }
+
+    fn why_no_order(&self) -> Option<&'static str> {
+        let random = self.load_balance_hosts == Some(HostOrder::Random);
+        (random && self.has_one_host()).then_some("there is only one host")
+    }
+
+    fn why_no_race(&self) -> Option<&'static str> {
+        let delay = self.connect_race_delay?;
+        if self.has_one_host() {
+            Some("there is only one host")
+        } else if delay >= self.connect_timeout.unwrap_or(CONNECT_TIMEOUT) {
+            Some(
+                "it is not less than connect_timeout, so each host has been given up before the next is dialled",
+            )
+        } else {
+            None
+        }
+    }
+
+    fn why_no_tls(&self, given: bool) -> Option<&'static str> {
+        (given && self.tls.mode() == SslMode::Disable)
+            .then_some("with sslmode=disable no connection is encrypted; set sslmode to another mode")
     }
 
     fn has_keys(&self) -> bool {

@@ -4,6 +4,7 @@
 //! [`ConfigError`] puts [`REDACTED`] where a password was, and passes what was written elsewhere through [`shown`].
 
 use std::fmt;
+use std::path::PathBuf;
 
 use pgsteer_core::topology::TopologyKeyError;
 
@@ -44,11 +45,21 @@ pub enum ConfigError {
         /// What the option allows, in words: type, range, units.
         allowed: &'static str,
     },
-    /// An option is given more than once, possibly under two of its names.
+    /// An option is given more than once.
     #[error("option {name} is given more than once")]
     DuplicateOption {
         /// The option.
         name: &'static str,
+    },
+    /// An option is given under two of its names, its own or another driver's, with values that do not mean the same.
+    #[error("option {name} is given twice, as {first} and as {second}, and they do not mean the same")]
+    ConflictingNames {
+        /// The option.
+        name: &'static str,
+        /// One of the names, as given.
+        first: String,
+        /// The other.
+        second: String,
     },
     /// One part of `topology_keys` is no placement.
     #[error(
@@ -76,7 +87,23 @@ pub enum ConfigError {
         /// What is wrong with it. Never a part of a key.
         reason: String,
     },
-    /// Something this version does not do yet, and which must not be ignored silently.
+    /// A variable of the environment has something wrong in it.
+    #[error("environment variable {variable}: {error}")]
+    InEnvironment {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong. No source of this error, because it is part of its text.
+        error: Box<ConfigError>,
+    },
+    /// A password file cannot be used.
+    #[error("the password file {} {reason}", .path.display())]
+    PasswordFile {
+        /// The file.
+        path: PathBuf,
+        /// Why, without repeating anything that is in it.
+        reason: String,
+    },
+    /// Something known that this version does not do, and which must not be ignored silently.
     #[error("{name}: {reason}")]
     NotInThisVersion {
         /// The option or the kind of connection string.

@@ -10,9 +10,11 @@ mod conninfo;
 mod describe;
 mod duration;
 mod effect;
+mod environment;
 mod error;
 mod hosts;
 mod options;
+mod passfile;
 mod password;
 #[cfg(feature = "serde")]
 mod serialized;
@@ -40,6 +42,7 @@ pub(crate) use error::REDACTED;
 pub(crate) use password::Password;
 pub(crate) use settings::Settings;
 pub(crate) use tls::Tls;
+use tls::TlsGiven;
 
 /// Whose defaults apply for port, user and database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,14 +79,15 @@ pub struct Config {
     user: Option<String>,
     password: Password,
     database: Option<String>,
-    application_name: String,
+    application_name: Option<String>,
+    fallback_application_name: Option<String>,
     options: Option<String>,
-    target_session_attrs: TargetSessionAttrs,
+    target_session_attrs: Option<TargetSessionAttrs>,
     role_ttl: Duration,
-    load_balance_hosts: HostOrder,
-    tls: Tls,
+    load_balance_hosts: Option<HostOrder>,
+    tls: TlsGiven,
     statement_timeout: Option<Duration>,
-    connect_timeout: Duration,
+    connect_timeout: Option<Duration>,
     connect_race_delay: Option<Duration>,
     keepalives: bool,
     keepalives_idle: Duration,
@@ -110,6 +114,8 @@ pub struct Config {
     return_timeout: Duration,
     leak_threshold: Option<Duration>,
     record_holders: bool,
+    /// Parameters of other drivers that were accepted and change nothing here.
+    without_use: Vec<&'static str>,
 }
 
 impl Config {
@@ -127,15 +133,15 @@ impl Config {
     /// Sets an option from its name and a text, both as in a connection string. For settings that come from a command
     /// line or the environment.
     ///
-    /// `hosts` takes a list without ports, `port` one number. Ranges are judged with the whole configuration, later.
+    /// `hosts` takes a list without ports, `port` one number; `hostaddr` is for the hosts given before. Other drivers'
+    /// words are understood as in a connection string. Ranges are judged with the whole configuration, later.
     ///
     /// # Errors
     ///
-    /// If there is no option of this name, or the text is none of its values.
+    /// If there is no option of this name, if it is one that this version does not have, or if the text is none of its
+    /// values.
     pub fn with_option(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        for rule in options::resolve([name])? {
-            rule.apply(&mut self, value.as_bytes())?;
-        }
+        options::set(&mut self, name, value.as_bytes())?;
         Ok(self)
     }
 
@@ -147,14 +153,15 @@ impl Config {
             user: None,
             password: Password::None,
             database: None,
-            application_name: "pgsteer".to_owned(),
+            application_name: None,
+            fallback_application_name: None,
             options: None,
-            target_session_attrs: TargetSessionAttrs::Any,
+            target_session_attrs: None,
             role_ttl: Duration::from_secs(10),
-            load_balance_hosts: HostOrder::Listed,
-            tls: Tls::default(),
+            load_balance_hosts: None,
+            tls: TlsGiven::default(),
             statement_timeout: None,
-            connect_timeout: Duration::from_secs(10),
+            connect_timeout: None,
             connect_race_delay: None,
             keepalives: true,
             keepalives_idle: Duration::from_secs(30),
@@ -181,6 +188,7 @@ impl Config {
             return_timeout: Duration::from_secs(5),
             leak_threshold: None,
             record_holders: false,
+            without_use: Vec::new(),
         }
     }
 }

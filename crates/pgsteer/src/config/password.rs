@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::error::REDACTED;
+use super::passfile::PassFile;
 
 /// Why a [`PasswordSource`] had no password to give. Its text is logged and shown, so it must not hold secrets.
 pub type PasswordError = Box<dyn Error + Send + Sync>;
@@ -62,13 +63,15 @@ pub(crate) enum Password {
     Secret(Arc<[u8]>),
     /// Asked for at each dial.
     Source(Arc<dyn PasswordSource>),
+    /// Still to be looked up, once hosts, user and database are known. No checked configuration has it.
+    File(Arc<PassFile>),
 }
 
 impl Password {
     /// The password to log in with now, `None` if there is none.
     pub(crate) async fn ask(&self) -> Result<Option<Arc<[u8]>>, PasswordError> {
         match self {
-            Password::None => Ok(None),
+            Password::None | Password::File(_) => Ok(None),
             Password::Secret(secret) => Ok(Some(Arc::clone(secret))),
             Password::Source(source) => source.password().await.map(|secret| Some(secret.into())),
         }
@@ -82,6 +85,11 @@ impl Password {
             (Password::Source(ours), Password::Source(theirs)) => Arc::ptr_eq(ours, theirs),
             _ => false,
         }
+    }
+
+    /// Whether there is one that no environment and no file replaces.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self, Password::Secret(_) | Password::Source(_))
     }
 
     /// Whether there is one, fixed or asked for.

@@ -4,28 +4,31 @@
 //! A document is read whole before any value is looked at, so that all unknown names are reported together.
 
 use std::fmt;
+use std::net::IpAddr;
 
+use pgsteer_core::host::HostKey;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::error::REDACTED;
-use super::options::{self, OptionRule};
+use super::options::{self, Dialect, Given, Known, OptionRule};
 use super::{Config, ConfigError, Description, HostSpec, Value, conninfo};
 
 /// The field that holds a connection string, which all other fields override.
 const URL: &str = "url";
 
-/// What is wrong with the password of a document that [`Serialize`] wrote.
-const LEFT_OUT: &str = "the password itself: this word stands for one that was left out when the configuration was \
-                        written; put the password here, or leave the field out and set it afterwards";
+/// What is wrong with what [`Serialize`] left out of a document.
+const LEFT_OUT: &str = "the value itself: this word stands for one that was left out when the configuration was \
+                        written; put the value here, or leave the field out and set it afterwards";
 
 /// Reads a map of options by their names, with underscores or dashes, and judges the outcome.
 ///
 /// Values are written as in a connection string, numbers and flags also as such: `"30s"`, `10`, `true`. `hosts` is one
-/// host or a list, each a text, a pair `["db1", 5433]` or a map `{"host": "db1", "port": 5433}`. `url` holds a
+/// host or a list, each a text, a pair `["db1", 5433]` or a map `{"host": "db1", "port": 5433}`, to which `"hostaddr"` may
+/// add the address to dial. `url` holds a
 /// connection string that the other fields override; write `yugabytedb://` there for YugabyteDB's defaults. A field that
-/// is null counts as left out. Unknown fields are errors, and so is the password `redacted`, which stands for one that was
-/// left out when the configuration was written.
+/// is null counts as left out. Unknown fields are errors, and so is `redacted` for what is left out
+/// when a configuration is written.
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // Not `deserialize_map`, by which a format would complain about a text itself, and repeat it.
@@ -55,23 +58,22 @@ impl Serialize for Value {
             Value::Text(text) => serializer.serialize_str(text),
             Value::Number(number) => serializer.serialize_u64(*number),
             Value::Flag(on) => serializer.serialize_bool(*on),
-            Value::Hosts(hosts) => {
-                serializer.collect_seq(hosts.iter().map(|(host, port)| Host { host, port: *port }))
-            }
+            Value::Hosts(hosts) => serializer.collect_seq(hosts.iter().map(Host)),
         }
     }
 }
 
-struct Host<'a> {
-    host: &'a str,
-    port: u16,
-}
+struct Host<'a>(&'a HostKey);
 
 impl Serialize for Host<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(2))?;
-        map.serialize_entry("host", self.host)?;
-        map.serialize_entry("port", &self.port)?;
+        let Host(key) = self;
+        let mut map = serializer.serialize_map(Some(if key.address().is_some() { 3 } else { 2 }))?;
+        map.serialize_entry("host", key.name())?;
+        map.serialize_entry("port", &key.port())?;
+        if let Some(address) = key.address() {
+            map.serialize_entry("hostaddr", &address.to_string())?;
+        }
         map.end()
     }
 }
@@ -103,7 +105,7 @@ impl<'de> Visitor<'de> for Document {
 
 fn configure(fields: Vec<(String, Node)>) -> Result<Config, ConfigError> {
     let (urls, fields): (Vec<_>, Vec<_>) = fields.into_iter().partition(|(name, _)| name == URL);
-    let rules = options::resolve(fields.iter().map(|(name, _)| name.as_str()))?;
+    let known = options::resolve(fields.iter().map(|(name, _)| name.as_str()))?;
     let mut config = match urls.as_slice() {
         [] | [(_, Node::Null)] => Config::new(),
         [(_, Node::Text(url))] => conninfo::read(url)?,
@@ -114,29 +116,44 @@ fn configure(fields: Vec<(String, Node)>) -> Result<Config, ConfigError> {
         }
         _ => return Err(ConfigError::DuplicateOption { name: URL }),
     };
-    if rules.iter().any(|rule| rule.name == "port") {
+    let mut hosts = None;
+    let mut given = Vec::new();
+    for (known, (name, node)) in known.into_iter().zip(fields) {
+        match (known.own(), node) {
+            (_, Node::Null) => {}
+            (Some(rule), node) if rule.name == "hosts" => {
+                if hosts.replace(node.hosts(rule)?).is_some() {
+                    return Err(ConfigError::DuplicateOption { name: rule.name });
+                }
+            }
+            (_, node) => given.push(Given {
+                written: name,
+                value: node.into_bytes(known)?,
+                known,
+            }),
+        }
+    }
+    let settled = options::settle(given, Dialect::Plain)?;
+    if settled.options.iter().any(|(rule, _)| rule.name == "port") {
         // The port overrides those in the URL; a list of hosts in this document brings its own.
         for host in config.hosts.iter_mut().flatten() {
             host.port = None;
         }
     }
-    for (rule, (_, value)) in rules.into_iter().zip(fields) {
-        match value {
-            Node::Null => {}
-            value if rule.name == "hosts" => config.hosts = Some(value.hosts(rule)?),
-            value => {
-                let value = value.into_bytes(rule)?;
-                if rule.is_secret() && value == REDACTED.as_bytes() {
-                    return Err(ConfigError::InvalidOption {
-                        name: rule.name,
-                        value: REDACTED.to_owned(),
-                        allowed: LEFT_OUT,
-                    });
-                }
-                rule.apply(&mut config, &value)?;
-            }
-        }
+    if let Some(hosts) = hosts {
+        config.hosts = Some(hosts);
     }
+    for (rule, value) in settled.options {
+        if rule.is_left_out() && value == REDACTED.as_bytes() {
+            return Err(ConfigError::InvalidOption {
+                name: rule.name,
+                value: REDACTED.to_owned(),
+                allowed: LEFT_OUT,
+            });
+        }
+        rule.apply(&mut config, &value)?;
+    }
+    config.without_use.extend(settled.without_use);
     config.judge()?;
     Ok(config)
 }
@@ -155,12 +172,15 @@ enum Node {
 
 impl Node {
     /// The value as a connection string would give it.
-    fn into_bytes(self, rule: &OptionRule) -> Result<Vec<u8>, ConfigError> {
-        match self {
-            Node::Text(text) => Ok(text.into_bytes()),
-            Node::Bytes(bytes) => Ok(bytes),
-            Node::Flag(_) | Node::Number(_) if !rule.is_text() => Ok(self.shown().into_bytes()),
-            _ => Err(rule.invalid(self.shown().as_bytes())),
+    fn into_bytes(self, known: Known) -> Result<Vec<u8>, ConfigError> {
+        match (self, known.own()) {
+            (Node::Text(text), _) => Ok(text.into_bytes()),
+            (Node::Bytes(bytes), _) => Ok(bytes),
+            (node @ (Node::Flag(_) | Node::Number(_)), Some(rule)) if rule.is_text() => {
+                Err(rule.invalid(node.shown().as_bytes()))
+            }
+            (node @ (Node::Flag(_) | Node::Number(_)), _) => Ok(node.shown().into_bytes()),
+            (node, _) => Err(known.not_text(&node.shown())),
         }
     }
 
@@ -173,30 +193,18 @@ impl Node {
     }
 
     fn host(self, rule: &OptionRule) -> Result<HostSpec, ConfigError> {
-        let parts = match &self {
-            Node::Text(name) => Some((name, None)),
+        let invalid = || rule.invalid(self.shown().as_bytes());
+        match &self {
+            Node::Text(name) => Ok(HostSpec::new(name)),
             Node::List(pair) => match pair.as_slice() {
-                [Node::Text(name), port] => Some((name, Some(port))),
-                _ => None,
-            },
-            Node::Map(fields) => match fields.as_slice() {
-                [(host, Node::Text(name))] if host == "host" => Some((name, None)),
-                [(host, Node::Text(name)), (key, port)] if host == "host" && key == "port" => {
-                    Some((name, Some(port)))
+                [Node::Text(name), Node::Number(port)] => {
+                    Ok(HostSpec::new(name).port(port.parse().map_err(|_| invalid())?))
                 }
-                [(key, port), (host, Node::Text(name))] if host == "host" && key == "port" => {
-                    Some((name, Some(port)))
-                }
-                _ => None,
+                [Node::Text(name), Node::Null] => Ok(HostSpec::new(name)),
+                _ => Err(invalid()),
             },
-            _ => None,
-        };
-        match parts {
-            Some((name, None | Some(Node::Null))) => Ok(HostSpec::new(name)),
-            Some((name, Some(Node::Number(port)))) if port.parse::<u16>().is_ok() => {
-                Ok(HostSpec::new(name).port(port.parse().unwrap_or_default()))
-            }
-            _ => Err(rule.invalid(self.shown().as_bytes())),
+            Node::Map(fields) => host_from(fields).ok_or_else(invalid),
+            _ => Err(invalid()),
         }
     }
 
@@ -211,6 +219,31 @@ impl Node {
             Node::Map(_) => "a map".to_owned(),
         }
     }
+}
+
+/// `{"host": "db1", "port": 5433, "hostaddr": "10.0.0.1"}`, the last two possibly null or left out, each at most once.
+fn host_from(fields: &[(String, Node)]) -> Option<HostSpec> {
+    let mut name = None;
+    let mut port = None;
+    let mut address = None;
+    for (field, value) in fields {
+        let repeated = match (field.as_str(), value) {
+            ("host", Node::Text(text)) => name.replace(text).is_some(),
+            ("port", Node::Null) => port.replace(None).is_some(),
+            ("port", Node::Number(number)) => port.replace(Some(number.parse::<u16>().ok()?)).is_some(),
+            ("hostaddr", Node::Null) => address.replace(None).is_some(),
+            ("hostaddr", Node::Text(text)) => address.replace(Some(text.parse::<IpAddr>().ok()?)).is_some(),
+            _ => return None,
+        };
+        if repeated {
+            return None;
+        }
+    }
+    Some(HostSpec {
+        name: name?.clone(),
+        port: port.flatten(),
+        address: address.flatten(),
+    })
 }
 
 impl<'de> Deserialize<'de> for Node {

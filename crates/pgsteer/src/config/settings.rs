@@ -25,10 +25,6 @@ pub struct Keepalives {
 
 /// A whole configuration, checked.
 #[derive(Clone, Debug)]
-#[allow(
-    dead_code,
-    reason = "options of roles and TLS have their place before their use"
-)]
 pub(crate) struct Settings {
     // whom to connect to, and as whom
     pub(crate) hosts: Vec<HostKey>,

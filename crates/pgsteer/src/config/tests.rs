@@ -14,17 +14,40 @@ type Row = (&'static str, &'static str, fn(Config) -> Config);
 /// follows the user.
 const EFFECTS: &[Row] = &[
     ("hosts", "db1,db2", |config| config.hosts(["db1", "db2"])),
+    ("hostaddr", "10.0.0.1", |config| config.host("10.0.0.1")),
     ("port", "6000", |config| config.port(6000)),
     ("user", "app", |config| config.user("app")),
     ("password", "secret", |config| config.password("secret")),
     ("database", "db", |config| config.database("db")),
     ("application_name", "svc", |config| config.application_name("svc")),
+    ("fallback_application_name", "svc", |config| {
+        config.fallback_application_name("svc")
+    }),
     ("options", "-c geqo=off", |config| config.options("-c geqo=off")),
     ("target_session_attrs", "read-write", |config| {
         config.target_session_attrs(TargetSessionAttrs::ReadWrite)
     }),
+    ("role_ttl", "30", |config| {
+        config.role_ttl(Duration::from_secs(30))
+    }),
+    ("load_balance_hosts", "random", |config| {
+        config.load_balance_hosts(HostOrder::Random)
+    }),
     ("statement_timeout", "1500", |config| {
         config.statement_timeout(Duration::from_millis(1500))
+    }),
+    ("sslmode", "allow", |config| config.ssl_mode(SslMode::Allow)),
+    ("sslrootcert", "ca.pem", |config| {
+        config.ssl_root_cert(Pem::File("ca.pem".into()))
+    }),
+    ("channel_binding", "disable", |config| {
+        config.channel_binding(ChannelBinding::Disable)
+    }),
+    ("ssl_server_name", "db.example", |config| {
+        config.ssl_server_name("db.example")
+    }),
+    ("connect_race_delay", "250ms", |config| {
+        config.connect_race_delay(Duration::from_millis(250))
     }),
     ("connect_timeout", "3", |config| {
         config.connect_timeout(Duration::from_secs(3))
@@ -57,6 +80,9 @@ const EFFECTS: &[Row] = &[
     }),
     ("failed_host_max_delay_secs", "90", |config| {
         config.failed_host_max_delay_secs(90)
+    }),
+    ("drain_stale_addresses", "off", |config| {
+        config.drain_stale_addresses(false)
     }),
     ("pool_size", "20", |config| config.pool_size(20)),
     ("min_idle", "3", |config| config.min_idle(3)),
@@ -108,7 +134,8 @@ fn every_option_changes_its_own_setting_and_no_other() {
         let changed = set(Config::yugabyte());
         let expected: &[&str] = match *name {
             // The port is seen in the hosts.
-            "port" => &["hosts"],
+            "port" | "hostaddr" => &["hosts"],
+            "fallback_application_name" => &["application_name"],
             "user" => &["user", "database"],
             "pool_size" => &["pool_size", "min_idle"],
             "keepalives" => &[
@@ -143,8 +170,8 @@ fn the_text_of_an_option_means_the_same_as_its_setter() {
 #[test]
 fn the_table_of_effects_has_every_option() {
     let mut rows: Vec<&str> = EFFECTS.iter().map(|(name, _, _)| *name).collect();
-    // Accepted where it asks for nothing; without TLS it has nothing to change.
-    rows.push("sslmode");
+    // Each of these needs another; the next test has them.
+    rows.extend(["sslnegotiation", "sslcert", "sslkey"]);
     rows.sort_unstable();
     let mut known: Vec<&str> = OPTIONS.iter().map(|rule| rule.name).collect();
     known.sort_unstable();
@@ -152,20 +179,21 @@ fn the_table_of_effects_has_every_option() {
 }
 
 #[test]
-fn sslmodes_that_do_not_insist_change_nothing() {
-    for mode in ["disable", "allow", "prefer"] {
-        let config = Config::yugabyte().with_option("sslmode", mode).expect("accepted");
-        assert_eq!(
-            settings_text(&config),
-            settings_text(&Config::yugabyte()),
-            "{mode}"
-        );
-    }
+fn a_clients_certificate_and_key_go_together() {
+    let from_text = Config::yugabyte()
+        .with_option("sslcert", "me.pem")
+        .and_then(|config| config.with_option("sslkey", "me.key"))
+        .expect("valid texts");
+    let from_setters = Config::yugabyte()
+        .ssl_client_cert(Pem::File("me.pem".into()))
+        .ssl_client_key(Pem::File("me.key".into()));
+    assert_eq!(differing(&from_text, &Config::yugabyte()), ["sslcert", "sslkey"]);
+    assert_eq!(settings_text(&from_text), settings_text(&from_setters));
 }
 
 #[test]
 fn a_second_name_of_an_option_is_the_same_option() {
-    let rows: [(&str, &str, Config); 5] = [
+    let rows: [(&str, &str, Config); 7] = [
         ("host", "a", Config::yugabyte().host("a")),
         ("username", "app", Config::yugabyte().username("app")),
         ("dbname", "db", Config::yugabyte().dbname("db")),
@@ -175,6 +203,12 @@ fn a_second_name_of_an_option_is_the_same_option() {
             Config::yugabyte().keepalives_retries(9),
         ),
         ("pool-size", "3", Config::yugabyte().pool_size(3)),
+        ("poolSize", "3", Config::yugabyte().pool_size(3)),
+        (
+            "ssl_root_cert",
+            "ca.pem",
+            Config::yugabyte().ssl_root_cert(Pem::File("ca.pem".into())),
+        ),
     ];
     for (name, text, expected) in rows {
         let config = Config::yugabyte().with_option(name, text).expect("a known name");

@@ -2,22 +2,25 @@
 //!
 //! Nothing here opens a file or knows a TLS library; see `dial/tls`.
 
+mod given;
+
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::TlsConnector;
+pub(super) use given::TlsGiven;
 
 /// Whether connections are encrypted and what is checked, as libpq's `sslmode`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SslMode {
     /// Never TLS.
-    #[default]
     Disable,
     /// In clear text; with TLS, unchecked, where the server refuses that (SQLSTATE 28000).
     Allow,
     /// TLS where the server offers it, else clear text. The certificate is checked only if a root certificate is given,
     /// and then its chain; a failed handshake or check fails the connection.
+    #[default]
     Prefer,
     /// TLS or no connection. The certificate is checked as with [`SslMode::Prefer`].
     Require,
@@ -25,6 +28,13 @@ pub enum SslMode {
     VerifyCa,
     /// TLS, the chain must lead to a trusted root, and the certificate must be for the host dialled.
     VerifyFull,
+}
+
+impl SslMode {
+    /// Whether a connection without TLS is refused.
+    pub fn insists(self) -> bool {
+        self >= SslMode::Require
+    }
 }
 
 /// How TLS is begun, as libpq's `sslnegotiation`.
@@ -58,6 +68,18 @@ pub enum Pem {
     Bytes(Arc<[u8]>),
 }
 
+impl From<&Path> for Pem {
+    fn from(path: &Path) -> Self {
+        Pem::File(path.to_owned())
+    }
+}
+
+impl From<PathBuf> for Pem {
+    fn from(path: PathBuf) -> Self {
+        Pem::File(path)
+    }
+}
+
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -79,7 +101,13 @@ pub enum RootCerts {
     Given(Pem),
 }
 
-/// Everything a configuration says of TLS.
+impl<P: Into<Pem>> From<P> for RootCerts {
+    fn from(roots: P) -> Self {
+        RootCerts::Given(roots.into())
+    }
+}
+
+/// Everything a configuration says of TLS, defaults filled in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tls {
     pub(crate) mode: SslMode,
@@ -94,3 +122,46 @@ pub(crate) struct Tls {
     /// Does TLS instead of rustls.
     pub(crate) connector: Option<TlsConnector>,
 }
+
+/// The text forms of a type with few values, as libpq spells them.
+macro_rules! spelled {
+    ($type:ty, $($text:literal = $value:expr),+ $(,)?) => {
+        impl $type {
+            const SPELLINGS: &[(&str, $type)] = &[$(($text, $value)),+];
+
+            /// Reads libpq's spelling, lower case; `None` for any other text.
+            pub fn parse_text(text: &str) -> Option<Self> {
+                Self::SPELLINGS.iter().find(|(spelling, _)| *spelling == text).map(|(_, value)| *value)
+            }
+        }
+
+        impl fmt::Display for $type {
+            /// libpq's spelling.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let spelling = Self::SPELLINGS.iter().find(|(_, value)| value == self);
+                f.write_str(spelling.map_or("", |(spelling, _)| spelling))
+            }
+        }
+    };
+}
+
+spelled!(
+    SslMode,
+    "disable" = SslMode::Disable,
+    "allow" = SslMode::Allow,
+    "prefer" = SslMode::Prefer,
+    "require" = SslMode::Require,
+    "verify-ca" = SslMode::VerifyCa,
+    "verify-full" = SslMode::VerifyFull,
+);
+spelled!(
+    SslNegotiation,
+    "postgres" = SslNegotiation::Postgres,
+    "direct" = SslNegotiation::Direct,
+);
+spelled!(
+    ChannelBinding,
+    "disable" = ChannelBinding::Disable,
+    "prefer" = ChannelBinding::Prefer,
+    "require" = ChannelBinding::Require,
+);

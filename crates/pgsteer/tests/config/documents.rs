@@ -208,8 +208,8 @@ fn a_bad_document_is_refused_with_the_reason() {
             "option password cannot be `redacted`",
         ),
         (
-            json!({"sslmode": "require"}),
-            "sslmode=require: TLS is not in this version",
+            json!({"sslmode": "required"}),
+            "option sslmode cannot be `required`: it takes disable, allow, prefer,",
         ),
         (
             json!({"url": 5}),
@@ -238,7 +238,7 @@ fn the_word_that_stands_for_a_password_is_not_taken_for_one() {
     let config = Config::yugabyte().password("s3cret");
     let mut written = serde_json::to_value(&config).expect("written");
     assert!(
-        refusal(&written).starts_with("option password cannot be `redacted`: it takes the password itself"),
+        refusal(&written).starts_with("option password cannot be `redacted`: it takes the value itself"),
         "{}",
         refusal(&written)
     );

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pgsteer::config::{Config, LoadBalance};
+use pgsteer::config::{Config, HostOrder, LoadBalance, Pem, SslMode, TargetSessionAttrs};
 
 const KEYS: &str = "gcp.us-east1.*";
 
@@ -65,6 +65,31 @@ fn an_option_that_changes_nothing_is_told() {
             config().return_timeout(millis(0)).return_cancel_after(millis(0)),
             &["return_cancel_after"],
         ),
+        (config().role_ttl(millis(1)), &["role_ttl"]),
+        (
+            config().load_balance_hosts(HostOrder::Random),
+            &["load_balance_hosts"],
+        ),
+        (config().connect_race_delay(millis(1)), &["connect_race_delay"]),
+        (
+            config().hosts(["a", "b"]).connect_race_delay(millis(10_000)),
+            &["connect_race_delay"],
+        ),
+        (
+            config()
+                .ssl_mode(SslMode::Disable)
+                .ssl_root_cert(Pem::File("ca.pem".into()))
+                .ssl_client_cert(Pem::File("me.pem".into()))
+                .ssl_client_key(Pem::File("me.key".into()))
+                .ssl_server_name("db"),
+            &["sslrootcert", "sslcert", "sslkey", "ssl_server_name"],
+        ),
+        (
+            "jdbc:postgresql:?binaryTransfer=true&loggerLevel=DEBUG"
+                .parse()
+                .expect("valid"),
+            &["binaryTransfer", "loggerLevel"],
+        ),
         (
             config().failed_host_max_delay_secs(5),
             &["failed_host_max_delay_secs"],
@@ -95,6 +120,19 @@ fn an_option_that_has_an_effect_is_not_told() {
         // Busy connections are to be closed at once.
         config().return_timeout(millis(0)),
         config().failed_host_max_delay_secs(6),
+        config()
+            .role_ttl(millis(1))
+            .target_session_attrs(TargetSessionAttrs::Primary),
+        config()
+            .hosts(["a", "b"])
+            .load_balance_hosts(HostOrder::Random)
+            .connect_race_delay(millis(250)),
+        config()
+            .ssl_mode(SslMode::Prefer)
+            .ssl_root_cert(Pem::File("ca.pem".into())),
+        "jdbc:postgresql:?tcpKeepAlive=true&gssEncMode=disable"
+            .parse()
+            .expect("valid"),
     ];
     for config in rows {
         assert!(told(&config).is_empty(), "{config:?}");

@@ -2,7 +2,14 @@
 
 mod documents;
 mod effect;
+mod environment;
+mod jdbc;
+mod keyvalue;
 mod options;
+mod passfile;
 mod properties;
 mod secrets;
+mod table;
+mod tls;
 mod urls;
+mod words;

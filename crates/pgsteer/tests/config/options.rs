@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use pgsteer::HostKey;
 use pgsteer::config::{Config, ConfigError, LoadBalance, TargetSessionAttrs, TopologyKeys, Value};
 
 fn value(config: &Config, name: &str) -> String {
@@ -33,8 +34,18 @@ fn the_defaults_are_the_documented_ones() {
         ("application_name", "pgsteer"),
         ("options", ""),
         ("target_session_attrs", "any"),
+        ("role_ttl", "10s"),
+        ("load_balance_hosts", "disable"),
         ("statement_timeout", "none"),
+        ("sslmode", crate::tls::DEFAULT_MODE),
+        ("sslnegotiation", "postgres"),
+        ("channel_binding", "prefer"),
+        ("sslrootcert", ""),
+        ("sslcert", ""),
+        ("sslkey", ""),
+        ("ssl_server_name", ""),
         ("connect_timeout", "10s"),
+        ("connect_race_delay", "none"),
         ("keepalives", "true"),
         ("keepalives_idle", "30s"),
         ("keepalives_interval", "10s"),
@@ -46,6 +57,7 @@ fn the_defaults_are_the_documented_ones() {
         ("yb_servers_refresh_interval", "300"),
         ("failed_host_reconnect_delay_secs", "5"),
         ("failed_host_max_delay_secs", "none"),
+        ("drain_stale_addresses", "true"),
         ("pool_size", "10"),
         ("min_idle", "10"),
         ("idle_timeout", "none"),
@@ -432,25 +444,6 @@ fn the_order_of_setters_does_not_matter() {
 }
 
 #[test]
-fn asking_for_tls_says_that_it_is_not_there() {
-    for (name, text) in [
-        ("sslmode", "require"),
-        ("sslmode", "verify-full"),
-        ("sslrootcert", "ca.pem"),
-        ("ssl", "true"),
-    ] {
-        let error = Config::new()
-            .with_option(name, text)
-            .expect_err("TLS is not in this version");
-        assert!(matches!(error, ConfigError::NotInThisVersion { .. }), "{error:?}");
-        assert!(
-            error.to_string().contains("TLS is not in this version"),
-            "{error}"
-        );
-    }
-}
-
-#[test]
 fn a_description_is_one_line_per_option() {
     let description = Config::yugabyte().pool_size(3).describe().expect("valid");
     assert_eq!(
@@ -462,7 +455,7 @@ fn a_description_is_one_line_per_option() {
     assert_eq!(description.get("health_check_interval"), None);
     assert_eq!(
         description.get("hosts"),
-        Some(&Value::Hosts(vec![("localhost".to_owned(), 5433)]))
+        Some(&Value::Hosts(vec![HostKey::new("localhost", 5433)]))
     );
 }
 

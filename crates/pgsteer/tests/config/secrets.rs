@@ -100,8 +100,26 @@ fn no_error_repeats_a_password_however_the_string_is_broken() {
         format!("postgresql://h/db?password={SECRET}&password={SECRET}"),
         format!("postgresql://h/db?pasword={SECRET}"),
         format!("postgresql//app:{SECRET}@h/db"),
-        format!("jdbc:postgresql://h/db?user=app&password={SECRET}"),
-        format!("host=h password={SECRET}"),
+        format!("jdbc:postgresql://h/db?user=app&password={SECRET}&pool_size=0"),
+        format!("jdbc:postgresql://h/db?password=a&{SECRET}&nope=1"),
+        format!("jdbc:postgresql://h/db?password={SECRET}%&nope=1"),
+        format!("jdbc:postgresql://h?password={SECRET}"),
+        format!("jdbc:postgresql://app:{SECRET}@h/db"),
+        format!("jdbc:postgresql://app:/{SECRET}@h/db"),
+        format!("jdbc:postgresql://app:1/{SECRET}@h/db?nope=1"),
+        format!("jdbc:postgresql://h/db?sslpassword={SECRET}"),
+        format!("jdbc:postgresql:app:{SECRET}@h/db?x=1"),
+        format!("host=h password={SECRET} pool_size=0"),
+        format!("host=h password={SECRET} words"),
+        format!("host=h password=my {SECRET} user=x"),
+        format!("host=h password=my {SECRET}=x user=x"),
+        format!("host=h password='{SECRET}"),
+        format!("host=h password=a password={SECRET}"),
+        format!("host=h sslpassword={SECRET}"),
+        format!("host=h passwd={SECRET}"),
+        format!("host=h oauth_client_secret={SECRET}"),
+        format!("host=h scram_client_key={SECRET}"),
+        format!("Host=h;Username=app;Password={SECRET}"),
         format!("mysql://app:{SECRET}@h/db"),
         format!("app:{SECRET}@h"),
     ];
@@ -123,7 +141,7 @@ fn a_refused_password_is_not_repeated() {
         "option password cannot be `redacted`: it takes text, or any bytes but NUL"
     );
     let error = Config::new()
-        .with_option("password_", SECRET)
+        .with_option("passphrase", SECRET)
         .expect_err("unknown");
     assert!(!error_text(&error).contains(SECRET));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Config, LoadBalance, TopologySpec};
+use crate::config::{Config, HostOrder, LoadBalance, TopologySpec};
 
 impl Config {
     /// Which servers new connections go to. Default [`LoadBalance::Off`]: the configured hosts in their order, and no
@@ -53,6 +53,30 @@ impl Config {
     #[must_use]
     pub fn failed_host_max_delay_secs(mut self, seconds: impl Into<Option<u64>>) -> Self {
         self.failed_host_max_delay_secs = seconds.into();
+        self
+    }
+
+    /// In which order the configured hosts are tried where nothing else decides. Default [`HostOrder::Listed`].
+    #[must_use]
+    pub fn load_balance_hosts(mut self, order: HostOrder) -> Self {
+        self.load_balance_hosts = Some(order);
+        self
+    }
+
+    /// How long what a server said it is, primary or standby, orders it among the others; it is asked again on each new
+    /// connection all the same. From 0 to 100 years. Default 10 s. No effect without
+    /// [`target_session_attrs`](Config::target_session_attrs).
+    #[must_use]
+    pub fn role_ttl(mut self, ttl: Duration) -> Self {
+        self.role_ttl = ttl;
+        self
+    }
+
+    /// Whether connections to an address that a configured name no longer resolves to are moved away, as those to a host
+    /// that is no longer wanted. Default on. Looked at on each refresh.
+    #[must_use]
+    pub fn drain_stale_addresses(mut self, drain: bool) -> Self {
+        self.drain_stale_addresses = drain;
         self
     }
 }

@@ -9,7 +9,7 @@ impl Config {
     /// Adds a host to the list. Without any, the list is `localhost`.
     ///
     /// A name, an address literal (IPv6 without brackets) or the absolute path of a Unix socket directory, or one of
-    /// them with a port of its own: `("db1", 5433)`. The text is used as it is: not trimmed and not split at a colon.
+    /// them with a port of its own: `("db1", 5433)`. [`HostSpec::at`] gives a name the address to dial. The text is used as it is: not trimmed and not split at a colon.
     /// It must not be empty or contain `@`, `://`, a control character or, unless it is a path, `/` or white space: that
     /// would be a URL or a slip, and the error does not repeat it. An IPv6 scope id (`fe80::1%eth0`) is refused too. The
     /// order matters where nothing else decides.
@@ -80,7 +80,15 @@ impl Config {
     /// The name shown in `pg_stat_activity`. Default `pgsteer`. May be empty, must not contain NUL.
     #[must_use]
     pub fn application_name(mut self, name: impl Into<String>) -> Self {
-        self.application_name = name.into();
+        self.application_name = Some(name.into());
+        self
+    }
+
+    /// The [`application_name`](Config::application_name) if none is given: for programs that have a name of their own
+    /// which a connection string may replace. Default `pgsteer`. Must not contain NUL.
+    #[must_use]
+    pub fn fallback_application_name(mut self, name: impl Into<String>) -> Self {
+        self.fallback_application_name = Some(name.into());
         self
     }
 
@@ -100,10 +108,11 @@ impl Config {
         self
     }
 
-    /// Which session a connection must offer to be kept. Default [`TargetSessionAttrs::Any`].
+    /// Which servers sessions are wanted on. The server is asked on each new connection. Default
+    /// [`TargetSessionAttrs::Any`], with which nothing is asked.
     #[must_use]
     pub fn target_session_attrs(mut self, wanted: TargetSessionAttrs) -> Self {
-        self.target_session_attrs = wanted;
+        self.target_session_attrs = Some(wanted);
         self
     }
 }

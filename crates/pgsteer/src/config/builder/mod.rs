@@ -6,6 +6,7 @@ mod cluster;
 mod login;
 mod pool;
 mod socket;
+mod tls;
 mod tls_connector;
 
 pub(crate) use tls_connector::TlsConnector;

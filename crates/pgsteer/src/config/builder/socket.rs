@@ -9,7 +9,15 @@ impl Config {
     /// authentication and session setup. Greater than 0. Default 10 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.connect_timeout = limit;
+        self.connect_timeout = Some(limit);
+        self
+    }
+
+    /// After this time without an answer from a host, the next is dialled beside it, and the first in order that works is
+    /// used. Greater than 0. Default `None`: one host after the other.
+    #[must_use]
+    pub fn connect_race_delay(mut self, delay: impl Into<Option<Duration>>) -> Self {
+        self.connect_race_delay = delay.into();
         self
     }
 

@@ -37,6 +37,11 @@ pub(super) fn decode_text(text: &str) -> Option<String> {
     String::from_utf8(decode(text)?.into_owned()).ok()
 }
 
+/// The bytes meant where a `+` is a space; `None` if an encoding is broken.
+pub(super) fn decode_form(text: &str) -> Option<Vec<u8>> {
+    decode(&text.replace('+', " ")).map(Cow::into_owned)
+}
+
 /// A text for the credentials, a host or the database.
 pub(super) fn encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, UNRESERVED).to_string()

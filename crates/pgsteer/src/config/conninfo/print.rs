@@ -13,7 +13,9 @@ const NOT_AMONG_OPTIONS: [&str; 4] = ["hosts", "user", "password", "database"];
 impl Config {
     /// This configuration as a connection string: every option that is not at its default, and never the password.
     ///
-    /// Reading it back gives the same configuration, save for the password or password source, which is left out.
+    /// Reading it back gives the same configuration, save for what is left out: the password or password source, and
+    /// certificates and a key that were given as bytes. Of a client's certificate and key
+    /// both are left out if one is.
     ///
     /// # Errors
     ///
@@ -38,6 +40,13 @@ impl Config {
             Some(database) => url.push_str(&format!("/{}", percent::encode(database))),
             None => url.push('/'),
         }
+        if settings.hosts.iter().any(|host| host.address().is_some()) {
+            let addresses = settings.hosts.iter().map(HostKey::address);
+            let addresses: Vec<String> = addresses
+                .map(|at| at.map_or_else(String::new, |at| at.to_string()))
+                .collect();
+            options.push(format!("hostaddr={}", addresses.join(",")));
+        }
         options.extend(self.changed(&Description::of(&settings))?);
         if !options.is_empty() {
             url.push('?');
@@ -58,8 +67,12 @@ impl Config {
             "pool_size" => self.pool_size != default_size,
             _ => plain.get(name) != Some(value),
         };
+        let left_out = self.tls.left_out();
         let shown = description.iter().filter(|(name, value)| {
-            !NOT_AMONG_OPTIONS.contains(name) && **value != Value::Unset && differs(name, value)
+            !NOT_AMONG_OPTIONS.contains(name)
+                && !left_out.contains(name)
+                && **value != Value::Unset
+                && differs(name, value)
         });
         Ok(shown
             .map(|(name, value)| format!("{name}={}", percent::encode_value(&value.to_string())))

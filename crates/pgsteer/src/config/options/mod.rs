@@ -1,16 +1,20 @@
 //! The table of options as text: each option's names, what it allows, and how its text is read.
 //!
-//! Connection strings and documents are nothing but names and texts, and both go through here. Ranges are judged
-//! later, with the whole configuration; this file only turns text into a value of the right type.
+//! Connection strings, documents and environment variables are nothing but names and texts, and all go through here.
+//! Ranges are judged later, with the whole configuration; this file only turns text into a value of the right type. What
+//! other drivers call otherwise, or have and this one has not, is in `words`.
 
+mod foreign;
 mod nearest;
 mod read;
 mod table;
+mod words;
 
 use super::error::{REDACTED, shown};
 use super::{Config, ConfigError, UnknownOption};
 
 pub(super) use table::OPTIONS;
+use words::Word;
 
 /// One option.
 pub(super) struct OptionRule {
@@ -37,14 +41,9 @@ enum Set {
 enum Refused {
     /// It is not of the option's type.
     Value,
-    /// It has a bad topology key in it.
-    Key(ConfigError),
-    /// It asks for TLS.
-    Tls,
+    /// It has something of its own to say.
+    Because(ConfigError),
 }
-
-const NO_TLS: &str = "TLS is not in this version; leave the option out, or write sslmode=disable, allow or prefer, \
-                      which all connect without TLS";
 
 impl OptionRule {
     /// Reads a value as a connection string gives it.
@@ -60,8 +59,7 @@ impl OptionRule {
             Set::Text(set) => set(config, text),
             Set::Plain(set) => set(config, text).map_err(|refused| match refused {
                 Refused::Value => self.invalid(value),
-                Refused::Key(error) => error,
-                Refused::Tls => no_tls(&format!("{}={text}", self.name)),
+                Refused::Because(error) => error,
             })?,
             Set::Secret(set) => set(config, value),
         }
@@ -87,6 +85,12 @@ impl OptionRule {
         matches!(self.set, Set::Secret(_))
     }
 
+    /// Whether the value may be written as `redacted` where it cannot be shown.
+    #[cfg(feature = "serde")]
+    pub(super) fn is_left_out(&self) -> bool {
+        self.is_secret() || matches!(self.name, "sslrootcert" | "sslcert" | "sslkey")
+    }
+
     /// Whether a document must give the value as text rather than as a number or a flag.
     #[cfg(feature = "serde")]
     pub(super) fn is_text(&self) -> bool {
@@ -94,59 +98,218 @@ impl OptionRule {
     }
 
     fn goes_by(&self, name: &str) -> bool {
-        self.name == name || self.aliases.contains(&name)
+        alike(self.name, name) || self.aliases.iter().any(|alias| alike(alias, name))
     }
 }
 
 /// What an option allows, in words; `name` must be one of the table.
 pub(super) fn allowed(name: &str) -> &'static str {
-    OPTIONS
-        .iter()
-        .find(|rule| rule.name == name)
-        .map_or("a valid value", |rule| rule.allowed)
+    rule(name).map_or("a valid value", |rule| rule.allowed)
 }
 
-/// The rules of all these names, in their order. Dashes and underscores in a name are the same.
+/// The error that says this value is none for the option of this name.
+pub(super) fn invalid(name: &'static str, value: &[u8]) -> ConfigError {
+    match rule(name) {
+        Some(rule) => rule.invalid(value),
+        None => ConfigError::InvalidOption {
+            name,
+            value: REDACTED.to_owned(),
+            allowed: allowed(name),
+        },
+    }
+}
+
+fn rule(name: &str) -> Option<&'static OptionRule> {
+    OPTIONS.iter().find(|rule| rule.name == name)
+}
+
+/// Whether two names are spellings of one: `connect_timeout`, `connect-timeout`, `connectTimeout`, `ConnectTimeout`.
+fn alike(one: &str, other: &str) -> bool {
+    let letters = |name: &str| -> Vec<u8> {
+        let letters = name.bytes().filter(|byte| !matches!(byte, b'_' | b'-'));
+        letters.map(|byte| byte.to_ascii_lowercase()).collect()
+    };
+    letters(one) == letters(other)
+}
+
+/// Whose rules a text is read by, where they differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// libpq's URLs.
+    Url,
+    /// libpq's `name=value` strings, and everything that is not a connection string.
+    Plain,
+    /// pgjdbc's.
+    Jdbc,
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+pub(super) enum Known {
+    /// An option.
+    Own(&'static OptionRule),
+    /// Another driver's word.
+    Foreign(&'static Word),
+}
+
+impl Known {
+    /// The option, if it is one itself.
+    pub(super) fn own(self) -> Option<&'static OptionRule> {
+        match self {
+            Known::Own(rule) => Some(rule),
+            Known::Foreign(_) => None,
+        }
+    }
+
+    /// The error that says that a value of a document is no text, number or flag.
+    #[cfg(feature = "serde")]
+    pub(super) fn not_text(self, shown: &str) -> ConfigError {
+        match self {
+            Known::Own(rule) => rule.invalid(shown.as_bytes()),
+            Known::Foreign(word) => ConfigError::InvalidOption {
+                name: word.name,
+                value: shown.to_owned(),
+                allowed: "text, a number or a flag",
+            },
+        }
+    }
+}
+
+/// What all these names stand for, in their order.
 ///
 /// # Errors
 ///
-/// First all names that are unknown, then options of later versions, then options given twice.
-pub(super) fn resolve<'a>(
-    names: impl IntoIterator<Item = &'a str>,
-) -> Result<Vec<&'static OptionRule>, ConfigError> {
-    let mut rules: Vec<&'static OptionRule> = Vec::new();
+/// All names that are unknown.
+pub(super) fn resolve<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Vec<Known>, ConfigError> {
+    let mut known = Vec::new();
     let mut unknown = Vec::new();
-    let mut tls = None;
     for name in names {
-        let spelled = name.replace('-', "_");
-        match OPTIONS.iter().find(|rule| rule.goes_by(&spelled)) {
-            Some(rule) => rules.push(rule),
-            None if spelled.starts_with("ssl") => tls = tls.or(Some(name)),
+        let rule = OPTIONS.iter().find(|rule| rule.goes_by(name)).map(Known::Own);
+        match rule.or_else(|| words::find(name).map(Known::Foreign)) {
+            Some(meaning) => known.push(meaning),
             None => unknown.push(UnknownOption {
                 name: shown(name).to_owned(),
-                nearest: nearest::nearest(&spelled),
+                nearest: nearest::nearest(name),
             }),
         }
     }
-    if !unknown.is_empty() {
-        unknown.sort();
-        unknown.dedup();
-        return Err(ConfigError::UnknownOptions { names: unknown });
+    if unknown.is_empty() {
+        return Ok(known);
     }
-    if let Some(name) = tls {
-        return Err(no_tls(name));
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        if rules[..index].iter().any(|earlier| earlier.name == rule.name) {
-            return Err(ConfigError::DuplicateOption { name: rule.name });
-        }
-    }
-    Ok(rules)
+    unknown.sort();
+    unknown.dedup();
+    Err(ConfigError::UnknownOptions { names: unknown })
 }
 
-fn no_tls(name: &str) -> ConfigError {
-    ConfigError::NotInThisVersion {
-        name: shown(name).to_owned(),
-        reason: NO_TLS,
+/// A name that is known, with its value.
+pub(super) struct Given {
+    pub(super) written: String,
+    pub(super) known: Known,
+    pub(super) value: Vec<u8>,
+}
+
+/// What names and values come to.
+pub(super) struct Settled {
+    /// Options with their texts, each option once.
+    pub(super) options: Vec<(&'static OptionRule, Vec<u8>)>,
+    /// Words that were accepted and change nothing.
+    pub(super) without_use: Vec<&'static str>,
+}
+
+/// Puts other drivers' words into our own, and looks for options that are given more than once.
+///
+/// # Errors
+///
+/// The first value that is none of its word's, the first word that is refused, or the first option that is given twice: by
+/// one name, or by two names with values that do not mean the same.
+pub(super) fn settle(given: Vec<Given>, dialect: Dialect) -> Result<Settled, ConfigError> {
+    let mut without_use = Vec::new();
+    let mut settled: Vec<(String, &'static OptionRule, Vec<u8>)> = Vec::new();
+    // `ssl` sets a mode only if there is no `sslmode`, so it comes last.
+    let (ssl, rest): (Vec<_>, Vec<_>) = given.into_iter().partition(|given| words::is_ssl(given.known));
+    for Given {
+        written,
+        known,
+        value,
+    } in rest.into_iter().chain(ssl)
+    {
+        let (rule, value) = match known {
+            Known::Own(rule) => (rule, value),
+            Known::Foreign(word) => match word.mean(&written, &value, dialect)? {
+                words::Meaning::Option(rule, value) => (rule, value),
+                words::Meaning::WithoutUse => {
+                    without_use.push(word.name);
+                    continue;
+                }
+                words::Meaning::AsItIs => continue,
+            },
+        };
+        let earlier = settled
+            .iter_mut()
+            .find(|(_, earlier, _)| earlier.name == rule.name);
+        match earlier {
+            None => settled.push((written, rule, value)),
+            // `currentSchema` is one of the server's options and goes beside others.
+            Some((name, _, first)) if rule.name == "options" && !alike(name, &written) => {
+                first.push(b' ');
+                first.extend(value);
+            }
+            Some((name, _, first)) if alike(name, &written) || !agree(rule, first, &value, known) => {
+                return Err(twice(rule, name, &written));
+            }
+            Some(_) => {}
+        }
     }
+    Ok(Settled {
+        options: settled
+            .into_iter()
+            .map(|(_, rule, value)| (rule, value))
+            .collect(),
+        without_use,
+    })
+}
+
+/// Whether two values of one option, given by different names, mean the same.
+fn agree(rule: &OptionRule, first: &[u8], second: &[u8], word: Known) -> bool {
+    if words::is_ssl(word) {
+        // `ssl=true` asks for TLS, and `sslmode` says more exactly what for.
+        return words::asks_for_tls(first) == words::asks_for_tls(second);
+    }
+    let read = |value: &[u8]| {
+        let mut config = Config::new();
+        rule.apply(&mut config, value).map(|()| format!("{config:?}"))
+    };
+    first == second
+        || !rule.is_secret()
+            && match (read(first), read(second)) {
+                (Ok(first), Ok(second)) => first == second,
+                _ => false,
+            }
+}
+
+fn twice(rule: &OptionRule, first: &str, second: &str) -> ConfigError {
+    if alike(first, second) {
+        return ConfigError::DuplicateOption { name: rule.name };
+    }
+    ConfigError::ConflictingNames {
+        name: rule.name,
+        first: first.to_owned(),
+        second: second.to_owned(),
+    }
+}
+
+/// Reads one option by its name.
+pub(super) fn set(config: &mut Config, name: &str, value: &[u8]) -> Result<(), ConfigError> {
+    let known = resolve([name])?;
+    let given = known.into_iter().map(|known| Given {
+        written: name.to_owned(),
+        known,
+        value: value.to_owned(),
+    });
+    let settled = settle(given.collect(), Dialect::Plain)?;
+    for (rule, value) in settled.options {
+        rule.apply(config, &value)?;
+    }
+    config.without_use.extend(settled.without_use);
+    Ok(())
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::read::{
-    flag, load_balance, millis, number, or_none, seconds, sslmode, store, target_session_attrs, topology_keys,
+    addresses, file, flag, host_order, limit, load_balance, millis, number, or_none, roots, seconds, store,
+    topology_keys,
 };
 use super::{OptionRule, Set};
-use crate::config::{HostSpec, Password};
+use crate::config::{ChannelBinding, HostSpec, Password, SslMode, SslNegotiation, TargetSessionAttrs};
 
 const TEXT: &str = "text in UTF-8 without NUL characters";
 const POSITIVE: &str = "a duration greater than 0 and at most 100 years, such as 500ms, 30s or 5min";
@@ -25,6 +26,12 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
                   with /, in UTF-8; none of them may be empty, a URL, or have an @, a / in a name, white space or a \
                   control character in it",
         set: Set::Text(|config, text| config.hosts = Some(text.split(',').map(HostSpec::new).collect())),
+    },
+    OptionRule {
+        name: "hostaddr",
+        aliases: &[],
+        allowed: "one IP address for each host, separated by commas, each possibly empty; IPv6 without brackets or scope",
+        set: Set::Plain(addresses),
     },
     OptionRule {
         name: "port",
@@ -54,7 +61,13 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         name: "application_name",
         aliases: &[],
         allowed: TEXT,
-        set: Set::Text(|config, text| text.clone_into(&mut config.application_name)),
+        set: Set::Text(|config, text| config.application_name = Some(text.to_owned())),
+    },
+    OptionRule {
+        name: "fallback_application_name",
+        aliases: &[],
+        allowed: TEXT,
+        set: Set::Text(|config, text| config.fallback_application_name = Some(text.to_owned())),
     },
     OptionRule {
         name: "options",
@@ -65,8 +78,25 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
     OptionRule {
         name: "target_session_attrs",
         aliases: &[],
-        allowed: "any or read-write",
-        set: Set::Plain(|config, text| store(&mut config.target_session_attrs, target_session_attrs(text))),
+        allowed: "any, read-write, read-only, primary, standby, prefer-primary, prefer-standby or prefer-read-only",
+        set: Set::Plain(|config, text| {
+            store(
+                &mut config.target_session_attrs,
+                TargetSessionAttrs::parse_text(text).map(Some),
+            )
+        }),
+    },
+    OptionRule {
+        name: "role_ttl",
+        aliases: &[],
+        allowed: "seconds, or a whole number with a unit such as 500ms or 30s, from 0 to 100 years",
+        set: Set::Plain(|config, text| store(&mut config.role_ttl, seconds(text))),
+    },
+    OptionRule {
+        name: "load_balance_hosts",
+        aliases: &[],
+        allowed: "disable or random (false and true mean the same)",
+        set: Set::Plain(|config, text| store(&mut config.load_balance_hosts, host_order(text).map(Some))),
     },
     OptionRule {
         name: "statement_timeout",
@@ -77,14 +107,67 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
     OptionRule {
         name: "sslmode",
         aliases: &[],
-        allowed: "disable, allow or prefer",
-        set: Set::Plain(|_, text| sslmode(text)),
+        allowed: "disable, allow, prefer, require, verify-ca or verify-full",
+        set: Set::Plain(|config, text| store(&mut config.tls.mode, SslMode::parse_text(text).map(Some))),
+    },
+    OptionRule {
+        name: "sslnegotiation",
+        aliases: &[],
+        allowed: "postgres or direct",
+        set: Set::Plain(|config, text| {
+            store(
+                &mut config.tls.negotiation,
+                SslNegotiation::parse_text(text).map(Some),
+            )
+        }),
+    },
+    OptionRule {
+        name: "channel_binding",
+        aliases: &[],
+        allowed: "disable, prefer or require",
+        set: Set::Plain(|config, text| {
+            store(
+                &mut config.tls.channel_binding,
+                ChannelBinding::parse_text(text).map(Some),
+            )
+        }),
+    },
+    OptionRule {
+        name: "sslrootcert",
+        aliases: &["ssl_root_cert"],
+        allowed: "system, or the path of a file with certificates in PEM form",
+        set: Set::Text(|config, text| config.tls.roots = roots(text)),
+    },
+    OptionRule {
+        name: "sslcert",
+        aliases: &["ssl_client_cert"],
+        allowed: "the path of a file with a certificate, and its chain, in PEM form",
+        set: Set::Text(|config, text| config.tls.client_cert = file(text)),
+    },
+    OptionRule {
+        name: "sslkey",
+        aliases: &["ssl_client_key"],
+        allowed: "the path of a file with a key in PEM form, not encrypted",
+        set: Set::Text(|config, text| config.tls.client_key = file(text)),
+    },
+    OptionRule {
+        name: "ssl_server_name",
+        aliases: &[],
+        allowed: "a DNS name or an IP address, without a port",
+        set: Set::Text(|config, text| config.tls.server_name = Some(text.to_owned())),
     },
     OptionRule {
         name: "connect_timeout",
         aliases: &[],
-        allowed: "seconds, or a whole number with a unit such as 500ms or 30s, greater than 0 and at most 100 years",
-        set: Set::Plain(|config, text| store(&mut config.connect_timeout, seconds(text))),
+        allowed: "seconds, or a whole number with a unit such as 500ms or 30s, at most 100 years; 0, none or a negative \
+                  number for the longest",
+        set: Set::Plain(|config, text| store(&mut config.connect_timeout, limit(text).map(Some))),
+    },
+    OptionRule {
+        name: "connect_race_delay",
+        aliases: &[],
+        allowed: POSITIVE_OR_NONE,
+        set: Set::Plain(|config, text| store(&mut config.connect_race_delay, or_none(text, millis))),
     },
     OptionRule {
         name: "keepalives",
@@ -160,6 +243,12 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         aliases: &[],
         allowed: "none, or whole seconds from failed_host_reconnect_delay_secs (which then must not be 0) to 100 years",
         set: Set::Plain(|config, text| store(&mut config.failed_host_max_delay_secs, or_none(text, number))),
+    },
+    OptionRule {
+        name: "drain_stale_addresses",
+        aliases: &[],
+        allowed: FLAG,
+        set: Set::Plain(|config, text| store(&mut config.drain_stale_addresses, flag(text))),
     },
     OptionRule {
         name: "pool_size",

@@ -1,0 +1,43 @@
+//! Npgsql's connection strings, `Host=db1;Username=app;…`: recognised, so that the error can say what to write instead.
+
+use crate::config::ConfigError;
+
+/// What such strings begin with. Not the password: what follows a semicolon may be a part of it.
+const FIRST_NAMES: [&str; 12] = [
+    "host",
+    "server",
+    "port",
+    "database",
+    "db",
+    "username",
+    "user name",
+    "user id",
+    "userid",
+    "uid",
+    "ssl mode",
+    "pooling",
+];
+
+/// Whether it is `name=value;name=value` or `name=value;`, beginning with a name that Npgsql's strings begin with.
+pub(super) fn looks_like(text: &str) -> bool {
+    let name = |setting: &str| {
+        let (name, value) = setting.split_once('=')?;
+        let letter = |character: char| character.is_ascii_alphanumeric() || character == ' ';
+        let plain = name.chars().all(letter) && !value.contains('=');
+        plain.then(|| name.trim().to_ascii_lowercase())
+    };
+    let Some((first, rest)) = text.split_once(';') else {
+        return false;
+    };
+    let second = rest.split(';').next().unwrap_or_default();
+    name(first).is_some_and(|name| FIRST_NAMES.contains(&name.as_str()))
+        && (second.trim().is_empty() || name(second).is_some())
+}
+
+pub(super) fn refusal() -> ConfigError {
+    ConfigError::NotInThisVersion {
+        name: "Npgsql's connection strings (Host=…;Username=…)".to_owned(),
+        reason: "not in this version; write host=… user=… password=… dbname=… with spaces instead of semicolons, or \
+                 postgresql://user@host:port/database?option=value; docs/connection-strings.md has Npgsql's names and ours",
+    }
+}
