@@ -156,9 +156,15 @@ pub struct BenchArguments {
 /// Arguments of `url`.
 #[derive(Args, Clone, Debug)]
 pub struct UrlArguments {
-    /// Connection string: postgresql://user@host:port/database?option=value, or yugabytedb://.
-    #[arg(value_name = "URL")]
+    /// Connection string: postgresql://user@host:port/database?option=value, yugabytedb://, host=… user=…, or a JDBC URL.
+    #[arg(value_name = "STRING")]
     pub url: String,
+    /// Take what the string does not say from PGHOST, PGUSER, PGPASSWORD and the like.
+    #[arg(long)]
+    pub environment: bool,
+    /// Take the password from a password file if there is none yet: FILE, or ~/.pgpass.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub pgpass: Option<Option<PathBuf>>,
 }
 
 /// A day; more is a slip of the finger.

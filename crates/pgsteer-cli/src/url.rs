@@ -1,4 +1,4 @@
-//! `pgsteer url`: a connection string as it is understood, every option with its value, as JSON and without secrets.
+//! `pgsteer url`: a connection string of any kind as it is understood, every option with its value, as JSON and without secrets.
 
 use pgsteer::config::Config;
 
@@ -10,9 +10,17 @@ use crate::output::{Output, complain};
 ///
 /// # Errors
 ///
-/// A bad connection string, or output that cannot be written.
+/// A bad connection string, environment or password file, or output that cannot be written.
 pub fn run(arguments: &UrlArguments, output: &mut Output) -> Result<(), Failure> {
-    let config: Config = arguments.url.parse()?;
+    let mut config: Config = arguments.url.parse()?;
+    if arguments.environment {
+        config = config.with_environment()?;
+    }
+    config = match &arguments.pgpass {
+        None => config,
+        Some(None) => config.with_pgpass()?,
+        Some(Some(file)) => config.with_pgpass_file(file)?,
+    };
     output.pretty_json(&config.describe()?)?;
     for told in config.without_effect() {
         complain(&format!("hint: {told}"));

@@ -50,8 +50,11 @@ fn no_password_is_repeated_whatever_is_wrong() {
         &["url", "postgresql://app:s3cr3t@x@db1/app?bogus=1"],
         &["url", "postgresql://app:%zzs3cr3t@db1/app"],
         &["url", "postgresql://db1/app?password=s3cr3t&pool_size=0"],
-        &["url", "host=db1 password=s3cr3t"],
-        &["topology", "jdbc:postgresql://db1/app?user=app&password=s3cr3t"],
+        &["url", "host=db1 password=s3cr3t pool_size=0"],
+        &[
+            "topology",
+            "jdbc:postgresql://db1/app?user=app&password=s3cr3t&bogus=1",
+        ],
     ];
 
     for arguments in cases {
