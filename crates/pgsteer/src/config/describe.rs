@@ -71,6 +71,8 @@ impl Description {
                     client_cert,
                     client_key,
                     server_name,
+                    // No text can say which.
+                    connector: _,
                 },
             statement_timeout,
             connect_timeout,

@@ -71,7 +71,7 @@ fn a_document_is_read_by_the_names_and_texts_of_connection_strings() {
             json!({"topology_keys": "gcp.us-east1.*"}),
             &["topology_keys=gcp.us-east1.*:1"],
         ),
-        (json!({"sslmode": "disable"}), &[]),
+        (json!({"sslmode": "allow"}), &["sslmode=allow"]),
     ];
     for (document, expected) in rows {
         assert_eq!(differing(&document, &Config::new()), expected, "{document}");

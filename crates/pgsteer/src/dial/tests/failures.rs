@@ -313,6 +313,7 @@ async fn a_missing_password_is_sent_empty() {
     });
     let config = Config::new()
         .hosts(["db"])
+        .ssl_mode(SslMode::Disable)
         .user("app")
         .connect_timeout(CONNECT_TIMEOUT);
     let error = dial(host, config).await.unwrap_err();

@@ -152,6 +152,8 @@ impl Draw for Scripted {
 fn config() -> Config {
     Config::new()
         .hosts(["db"])
+        // The scripted servers speak in clear text from the first byte.
+        .ssl_mode(SslMode::Disable)
         .user("app")
         .password("s3cret")
         .database("app")
