@@ -160,7 +160,13 @@ fn configuration() -> impl Strategy<Value = Config> {
             let refused = |character: char| {
                 character == '@' || character == '/' || character.is_control() || character.is_whitespace()
             };
-            text.replace(refused, "")
+            let text = text.replace(refused, "");
+            // With a colon it may be an address, and then what follows a percent sign a scope.
+            if text.contains(':') {
+                text.replace('%', "")
+            } else {
+                text
+            }
         }),
         Just("::1".to_owned()),
         Just("/tmp".to_owned()),

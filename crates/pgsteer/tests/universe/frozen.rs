@@ -30,7 +30,7 @@ async fn a_frozen_server_holds_up_each_open_for_connect_timeout_and_no_checkout(
     let failure = pool.cluster().snapshot().failures[&frozen].clone();
     assert_eq!(failure.kind, FailureKind::Down);
     assert!(
-        failure.reason.contains("did not finish the login"),
+        failure.reason.contains("did not answer the request for TLS"),
         "{}",
         failure.reason
     );
