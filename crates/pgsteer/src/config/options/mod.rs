@@ -154,6 +154,7 @@ pub(super) enum Known {
 
 impl Known {
     /// The option, if it is one itself.
+    #[cfg(feature = "serde")]
     pub(super) fn own(self) -> Option<&'static OptionRule> {
         match self {
             Known::Own(rule) => Some(rule),
