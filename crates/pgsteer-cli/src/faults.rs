@@ -14,6 +14,7 @@ pub fn class(error: &Error) -> String {
         Error::Connect(_) => "connect".to_owned(),
         Error::Login(_) => "login".to_owned(),
         Error::NoNode(_) => "no_node".to_owned(),
+        Error::NoFit(_) => "no_fit".to_owned(),
         Error::NoServer => "no_server".to_owned(),
         Error::Closed => "pool_closed".to_owned(),
         Error::ConnectionLost(_) => CONNECTION_LOST.to_owned(),

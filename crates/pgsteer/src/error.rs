@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::{FailureKind, Refused};
+use pgsteer_core::hosts::{FailureKind, Fit, HostFailure, Refused, Role, RoleSeen, TargetSessionAttrs};
 
 use crate::config::ConfigError;
 use crate::pool::ConnectionEnd;
@@ -22,6 +22,8 @@ pub enum Error {
     Connect(Arc<ConnectFailed>),
     /// Every host refused the login: it is the credentials or the database name, not a host.
     Login(Arc<ConnectFailed>),
+    /// Hosts answered, and none is what `target_session_attrs` wants; every host is listed with its state.
+    NoFit(Arc<ConnectFailed>),
     /// The load-balance mode allows no server that is up.
     NoNode(Refused),
     /// No server is known to try.
@@ -41,6 +43,9 @@ impl fmt::Display for Error {
             Error::Config(error) => write!(f, "{error}"),
             Error::CheckoutTimeout(exhausted) => write!(f, "{exhausted}"),
             Error::Connect(failed) => write!(f, "no host could be connected to: {failed}"),
+            Error::NoFit(failed) => {
+                write!(f, "no host fits target_session_attrs={}: {failed}", failed.target)
+            }
             Error::Login(failed) => {
                 write!(
                     f,
@@ -105,7 +110,7 @@ impl Error {
     /// The hosts this error is about, in the order they were tried; empty where it is about none.
     pub fn hosts_tried(&self) -> &[HostTried] {
         match self {
-            Error::Connect(failed) | Error::Login(failed) => &failed.tried,
+            Error::Connect(failed) | Error::Login(failed) | Error::NoFit(failed) => &failed.tried,
             Error::CheckoutTimeout(exhausted) => &exhausted.failures,
             _ => &[],
         }
@@ -119,6 +124,18 @@ pub(crate) fn failure_in_words(kind: FailureKind) -> &'static str {
         FailureKind::NotReady => "is not ready",
         FailureKind::Full => "takes no more connections",
         _ => "rejected the connection",
+    }
+}
+
+/// What a host's role is called in errors where it is not what is wanted.
+pub(crate) fn role_in_words(role: Role, target: TargetSessionAttrs) -> &'static str {
+    match role {
+        // It would fit if it were the only one.
+        _ if target.fit(role) != Fit::Unfit => "is a primary on an old timeline",
+        Role::Primary => "is a primary",
+        Role::ReadOnlyPrimary => "is a read-only primary",
+        Role::Standby => "is a standby",
+        Role::ColdStandby => "is a standby that takes no sessions",
     }
 }
 
@@ -170,7 +187,9 @@ pub struct Exhausted {
     pub oldest_holder: Option<Duration>,
     /// Where that checkout was made (`record_holders`).
     pub oldest_holder_at: Option<String>,
-    /// The newest connect failure of each host that failed.
+    /// Set if the last connect found no host that `target_session_attrs`, which this is, wants.
+    pub nothing_fits: Option<TargetSessionAttrs>,
+    /// The newest connect failure of each host that failed, and the role of each that is not what is wanted.
     pub failures: Vec<HostTried>,
 }
 
@@ -178,8 +197,10 @@ pub struct Exhausted {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConnectFailed {
-    /// Every host tried, in order.
+    /// Every host tried, in order; then those that were left out because they had failed a moment ago.
     pub tried: Vec<HostTried>,
+    /// `target_session_attrs`.
+    pub target: TargetSessionAttrs,
 }
 
 /// One host of a failed search.
@@ -188,25 +209,57 @@ pub struct ConnectFailed {
 pub struct HostTried {
     /// Which host.
     pub host: HostKey,
-    /// Its state in words: down, read-only, rejected, login refused.
+    /// Its state in words: down, rejected, not ready, full, login refused, or what it is: a primary, a standby.
     pub state: &'static str,
-    /// Why, in words, without secrets.
+    /// Why, in words, without secrets. Empty where the state says it all.
     pub reason: String,
     /// SQLSTATE, where the server gave one.
     pub code: Option<String>,
+    /// What it is, where it is not what is wanted.
+    pub role: Option<Role>,
     /// How long the attempt took, or how long ago it was for a remembered failure.
     pub age: Duration,
 }
 
+impl HostTried {
+    /// A failure that the cluster remembers.
+    pub(crate) fn remembered(host: &HostKey, failure: &HostFailure, now: Instant) -> Self {
+        HostTried {
+            host: host.clone(),
+            state: failure_in_words(failure.kind),
+            reason: failure.reason.clone(),
+            code: None,
+            role: None,
+            age: now.saturating_duration_since(failure.at),
+        }
+    }
+
+    /// A role that the cluster remembers and that is not what is wanted.
+    pub(crate) fn unfit(host: &HostKey, seen: &RoleSeen, target: TargetSessionAttrs, now: Instant) -> Self {
+        HostTried {
+            host: host.clone(),
+            state: role_in_words(seen.role, target),
+            reason: String::new(),
+            code: None,
+            role: Some(seen.role),
+            age: now.saturating_duration_since(seen.at),
+        }
+    }
+}
+
 impl fmt::Display for HostTried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.host, self.state, self.reason)
+        write!(f, "{} {}", self.host, self.state)?;
+        match self.reason.as_str() {
+            "" => Ok(()),
+            reason => write!(f, ": {reason}"),
+        }
     }
 }
 
 impl fmt::Display for ConnectFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hosts(f, &self.tried, "after")
+        write_hosts(f, &self.tried, |age| format!("after {age:?}"))
     }
 }
 
@@ -224,8 +277,11 @@ impl fmt::Display for Exhausted {
             write!(f, ", taken at {place}")?;
         }
         if !self.failures.is_empty() {
-            write!(f, "; last connect failures: ")?;
-            write_hosts(f, &self.failures, "age")?;
+            match self.nothing_fits {
+                Some(target) => write!(f, "; no host fits target_session_attrs={target}: ")?,
+                None => write!(f, "; last connect failures: ")?,
+            }
+            write_hosts(f, &self.failures, |age| format!("{age:?} ago"))?;
         }
         Ok(())
     }
@@ -234,10 +290,14 @@ impl fmt::Display for Exhausted {
 /// Hosts an error's text names at most; all of them are in [`Error::hosts_tried`].
 const HOSTS_TOLD: usize = 10;
 
-fn write_hosts(f: &mut fmt::Formatter<'_>, hosts: &[HostTried], when: &str) -> fmt::Result {
+fn write_hosts(
+    f: &mut fmt::Formatter<'_>,
+    hosts: &[HostTried],
+    when: impl Fn(Duration) -> String,
+) -> fmt::Result {
     for (place, tried) in hosts.iter().take(HOSTS_TOLD).enumerate() {
         let separator = if place == 0 { "" } else { "; " };
-        write!(f, "{separator}{tried} ({when} {:?})", tried.age)?;
+        write!(f, "{separator}{tried} ({})", when(tried.age))?;
     }
     match hosts.len().saturating_sub(HOSTS_TOLD) {
         0 => Ok(()),

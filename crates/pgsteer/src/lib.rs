@@ -17,7 +17,7 @@ pub use config::Config;
 pub use error::{ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
 pub use health::{CircuitOpen, ConnectionHealth, Guarded};
 pub use pgsteer_core::host::{HostKey, NodeType, Server};
-pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Snapshot};
+pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Role, RoleSeen, Snapshot};
 pub use pgsteer_core::topology::{Placement, TopologyKeys};
 pub use pool::{
     Closed, Conn, ConnRef, ConnectionEnd, Get, GetRef, Holder, LastEnd, Pool, Status, Totals,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use pgsteer_core::host::HostKey;
+use pgsteer_core::verdict::HostEffect;
 use tokio_postgres::Client;
 
 use super::Opened;
@@ -22,7 +23,13 @@ impl ClusterConnection {
             dialled,
             counted,
         } = opened;
-        let client = dialled.run_detached(counted);
+        let cluster = counted.cluster();
+        let host = key.clone();
+        let client = dialled.run_detached(counted, move |reason| {
+            if reason.host_effect() == HostEffect::Suspect {
+                cluster.suspect(&host);
+            }
+        });
         ClusterConnection { client, host: key }
     }
 

@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pgsteer_core::hosts::TargetSessionAttrs;
+
 use super::Shared;
 use crate::error::Error;
 
@@ -22,6 +24,8 @@ pub(super) struct Members {
 #[derive(Default)]
 struct Count {
     pools: usize,
+    /// How many of them ask servers what they are.
+    asking: usize,
     /// The last pool has gone and took the cluster with it.
     over: bool,
 }
@@ -34,6 +38,12 @@ impl Members {
         }
     }
 
+    /// Servers are asked at refreshes what they are for as long as that matters to anybody.
+    fn tell(&self, shared: &Shared, count: &Count) {
+        let own = self.made_by == MadeBy::Application && shared.target().asks();
+        shared.watch_roles(own || count.asking > 0);
+    }
+
     fn count(&self) -> MutexGuard<'_, Count> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,6 +52,7 @@ impl Members {
 /// One pool's place among those on its cluster. Given up when it is dropped, or earlier by [`leave`](Self::leave).
 pub(crate) struct Membership {
     shared: Arc<Shared>,
+    asks: bool,
     left: Mutex<bool>,
 }
 
@@ -51,14 +62,18 @@ impl Membership {
     /// # Errors
     ///
     /// [`Error::Closed`] if the cluster has been stopped.
-    pub(super) fn join(shared: &Arc<Shared>) -> Result<Self, Error> {
+    pub(super) fn join(shared: &Arc<Shared>, target: TargetSessionAttrs) -> Result<Self, Error> {
         let mut count = shared.members.count();
         if count.over || shared.is_stopped() {
             return Err(Error::Closed);
         }
         count.pools += 1;
+        let asks = target.asks();
+        count.asking += usize::from(asks);
+        shared.members.tell(shared, &count);
         Ok(Membership {
             shared: shared.clone(),
+            asks,
             left: Mutex::new(false),
         })
     }
@@ -73,6 +88,8 @@ impl Membership {
         let last = {
             let mut count = members.count();
             count.pools -= 1;
+            count.asking -= usize::from(self.asks);
+            members.tell(&self.shared, &count);
             count.over = count.pools == 0 && members.made_by == MadeBy::Pool;
             count.over
         };

@@ -5,6 +5,9 @@
 mod connection;
 mod joining;
 mod membership;
+mod names;
+mod pass;
+mod race;
 mod refresh;
 mod reservation;
 mod search;
@@ -18,7 +21,7 @@ use pgsteer_core::hosts::Snapshot;
 pub use connection::ClusterConnection;
 pub(crate) use membership::Membership;
 pub(crate) use reservation::Counted;
-pub(crate) use search::{Opened, SearchError};
+pub(crate) use search::{Opened, SearchError, Wanted};
 pub(crate) use shared::{Shared, now};
 
 use crate::config::{Config, Settings};
@@ -102,27 +105,33 @@ impl Cluster {
     /// [`Error::Config`] if they say something else of the cluster than its own; [`Error::Closed`] if it is stopped.
     pub(crate) fn join(&self, settings: &Settings) -> Result<Membership, Error> {
         joining::check(&self.shared().settings, settings)?;
-        Membership::join(self.shared())
+        Membership::join(self.shared(), settings.target_session_attrs)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 
-    /// Opens a connection where the load-balance mode, the topology keys and the failures known say. Waits for the
-    /// first discovery to end, either way, then tries each suitable host once, each within `connect_timeout`.
+    /// Opens a connection where `target_session_attrs`, the load-balance mode, the topology keys and the failures known
+    /// say. Waits for the first discovery to end, either way, then tries each suitable host once, each within
+    /// `connect_timeout`.
     ///
     /// The connection is counted as this cluster's load on its host until its socket is gone.
     ///
     /// # Errors
-    /// [`Error::NoNode`] when the mode refuses; [`Error::Login`] when every host that answered refused the login;
+    /// [`Error::NoFit`] when hosts answered and none is what `target_session_attrs` wants, as while a promotion is under
+    /// way (a pool's checkouts wait then); [`Error::NoNode`] when the mode refuses; [`Error::Login`] when every host that answered refused the login;
     /// [`Error::Connect`] with every host tried, its state and reason; [`Error::Closed`] after [`stop`](Self::stop).
     ///
     /// # Cancel safety
     /// Dropping the future closes the attempt under way and marks no host.
     pub async fn connect(&self) -> Result<ClusterConnection, Error> {
-        let target = self.shared().target();
-        let opened = self.shared().open(target, &[], Purpose::Cluster).await?;
+        let wanted = Wanted {
+            target: self.shared().target(),
+            avoid: &[],
+            purpose: Purpose::Cluster,
+        };
+        let opened = self.shared().open(wanted).await?;
         Ok(ClusterConnection::new(opened))
     }
 
@@ -137,9 +146,10 @@ impl Cluster {
         self.shared().wait_ready().await.map_err(Error::from)
     }
 
-    /// What is known now: servers, placement, allowed hosts, counts, failures. Never waits for the network.
+    /// What is known now: servers, placement, allowed hosts, roles, counts, failures, as it matters for the
+    /// `target_session_attrs` the cluster was started with. Never waits for the network.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared().snapshot()
+        self.shared().snapshot(self.shared().target())
     }
 
     /// Starts a refresh now: probes of the failed hosts that are due, and a discovery unless one is running. Returns

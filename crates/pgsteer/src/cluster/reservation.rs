@@ -2,6 +2,7 @@
 //! the cluster.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, Role};
@@ -13,6 +14,7 @@ use super::Shared;
 pub(crate) struct Reservation {
     shared: Arc<Shared>,
     key: HostKey,
+    since: Instant,
     settled: bool,
 }
 
@@ -21,8 +23,14 @@ impl Reservation {
         Reservation {
             shared,
             key,
+            since: super::now(),
             settled: false,
         }
+    }
+
+    /// How long ago it was made.
+    pub(crate) fn age(&self) -> Duration {
+        super::now().saturating_duration_since(self.since)
     }
 
     pub(crate) fn key(&self) -> &HostKey {
@@ -70,6 +78,13 @@ impl Drop for Reservation {
 pub(crate) struct Counted {
     shared: Arc<Shared>,
     key: HostKey,
+}
+
+impl Counted {
+    /// The cluster it counts in.
+    pub(super) fn cluster(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
 }
 
 impl Drop for Counted {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
+use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot, TargetSessionAttrs};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -25,12 +26,14 @@ pub(crate) struct Shared {
     pub(super) dialler: Dialler,
     pub(super) settings: Arc<Settings>,
     pub(super) members: Members,
-    world: World,
+    pub(super) world: World,
     runtime: Handle,
     /// Tells the timer task that the next timer may have changed.
     timer_moved: Notify,
     ready: watch::Sender<bool>,
     stopped: watch::Sender<bool>,
+    /// Marked whenever something has changed that users of a snapshot look at.
+    changed: watch::Sender<()>,
     tasks: Mutex<Tasks>,
     /// For the tasks started from `&self`.
     this: Weak<Shared>,
@@ -41,6 +44,7 @@ pub(crate) struct Shared {
 struct Tasks {
     timer: Option<AbortHandle>,
     discovery: Option<AbortHandle>,
+    names: Option<AbortHandle>,
     probes: HashMap<u64, AbortHandle>,
 }
 
@@ -62,8 +66,7 @@ impl Shared {
             fallback_only: settings.fallback_to_topology_keys_only,
             host_order: settings.load_balance_hosts,
             role_ttl: settings.role_ttl,
-            // nothing looks names up yet
-            drain_stale_addresses: false,
+            drain_stale_addresses: settings.drain_stale_addresses,
             refresh_interval: settings.refresh_interval,
             failed_host_delay: settings.failed_host_delay,
             failed_host_max_delay: settings.failed_host_max_delay,
@@ -82,6 +85,7 @@ impl Shared {
             timer_moved: Notify::new(),
             ready: watch::Sender::new(false),
             stopped: watch::Sender::new(false),
+            changed: watch::Sender::new(()),
             tasks: Mutex::default(),
             this: this.clone(),
         });
@@ -142,7 +146,17 @@ impl Shared {
                 }
             }
             Action::StopProbe { id, .. } => self.forget_probe(id),
-            Action::ResolveNames { .. } | Action::Changed => {}
+            Action::ResolveNames { keys, limit } => {
+                if let Some(shared) = self.running() {
+                    let task = self.runtime.spawn(super::names::resolve(shared, keys, limit));
+                    let before = self.tasks().names.replace(task.abort_handle());
+                    // What it would find is older than what comes now.
+                    before.inspect(AbortHandle::abort);
+                }
+            }
+            Action::Changed => {
+                self.changed.send_replace(());
+            }
         }
     }
 
@@ -158,12 +172,28 @@ impl Shared {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        self.state().snapshot(self.target(), now())
+    /// What is known now, as it matters for a target.
+    pub(crate) fn snapshot(&self, target: TargetSessionAttrs) -> Snapshot {
+        self.state().snapshot(target, now())
+    }
+
+    /// Wakes whenever something has changed that users of a snapshot look at.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// The server ended a connection to the host.
+    pub(crate) fn suspect(&self, host: &HostKey) {
+        self.with_state(|state, _| state.suspect(host));
     }
 
     pub(crate) fn refresh(&self) {
         self.with_state(|state, now| state.refresh(now));
+    }
+
+    /// Roles are looked at for as long as anybody's target asks for them.
+    pub(super) fn watch_roles(&self, on: bool) {
+        self.with_state(|state, _| state.watch_roles(on));
     }
 
     /// Which servers the cluster's own connections are wanted on.
@@ -205,6 +235,7 @@ impl Shared {
             .timer
             .into_iter()
             .chain(tasks.discovery)
+            .chain(tasks.names)
             .chain(tasks.probes.into_values())
         {
             task.abort();

@@ -9,6 +9,7 @@ use tokio_postgres::Client;
 use super::cancel::Canceller;
 use super::control::Handle;
 use super::driver::Driver;
+use super::ending::EndReason;
 use super::session_setup::Answered;
 use super::tap::Wire;
 use crate::world::Endpoint;
@@ -27,10 +28,6 @@ pub(crate) struct Dialled {
     /// Orders to the driver; the way to name an owner.
     pub(crate) handle: Handle,
     /// The address it is connected to.
-    #[allow(
-        dead_code,
-        reason = "for people: which of a name's addresses a connection is on"
-    )]
     pub(crate) peer: Endpoint,
     /// Cancels what it is doing.
     pub(crate) canceller: Canceller,
@@ -74,7 +71,12 @@ impl Dialled {
 
     /// Drives the connection on a task of its own and gives out the client. `guard` is dropped when the socket is
     /// closed, however that comes about.
-    pub(crate) fn run_detached<G: Send + 'static>(self, guard: G) -> Client {
+    /// `on_end` hears before that why it ended.
+    pub(crate) fn run_detached<G: Send + 'static>(
+        self,
+        guard: G,
+        on_end: impl FnOnce(&EndReason) + Send + 'static,
+    ) -> Client {
         let detached = Detached {
             driver: self.driver,
             _guard: guard,
@@ -82,14 +84,15 @@ impl Dialled {
         tokio::spawn(async move {
             // Moved whole, so that the order of its fields holds even if the task is dropped before it has run.
             let mut detached = detached;
-            (&mut detached.driver).await;
+            let reason = (&mut detached.driver).await;
+            on_end(&reason);
         });
         self.client
     }
 
     /// Closes the connection in the background: Terminate, then up to two seconds for the server to let go.
     pub(crate) fn close_in_background(self) {
-        drop(self.run_detached(()));
+        drop(self.run_detached((), |_| ()));
     }
 }
 

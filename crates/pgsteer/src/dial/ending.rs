@@ -6,7 +6,7 @@
 use std::fmt;
 use std::io;
 
-use pgsteer_core::verdict::{Class, Evidence, classify};
+use pgsteer_core::verdict::{Class, Evidence, HostEffect, Stage, classify, verdict};
 
 use super::tap::{Severity, StreamEnd, Wire};
 
@@ -43,11 +43,15 @@ impl EndReason {
         }
     }
 
+    /// What it says of the host. An end of our own making says nothing.
+    pub(crate) fn host_effect(&self) -> HostEffect {
+        match self {
+            EndReason::ClosedByUs | EndReason::Cut | EndReason::TaskDied => HostEffect::Nothing,
+            _ => verdict(Stage::Query, &self.evidence()).host,
+        }
+    }
+
     /// The reason as evidence about queries that were cut short by it.
-    #[allow(
-        dead_code,
-        reason = "asked by whoever decides whether a transaction is retried"
-    )]
     pub(crate) fn evidence(&self) -> Evidence<'_> {
         match self {
             EndReason::ServerError { sqlstate, .. } => Evidence::Server {

@@ -59,7 +59,7 @@ fn ours_says(error: &Error) -> Finding {
     match error {
         Error::Postgres(error) => drivers_says(error),
         Error::Connect(failed) => pass_says(&failed.tried),
-        Error::Login(_) => Finding::Refused,
+        Error::Login(_) | Error::NoFit(_) => Finding::Refused,
         Error::ConnectionLost(_) => match error.code() {
             Some(sqlstate) => ended_with(sqlstate),
             None => by(Stage::Query, &Evidence::Closed),
@@ -79,7 +79,8 @@ fn ours_says(error: &Error) -> Finding {
 fn pass_says(tried: &[HostTried]) -> Finding {
     let failed = |tried: &HostTried| match &tried.code {
         Some(sqlstate) => ended_with(sqlstate) == Finding::Down,
-        None => true,
+        // One that said what it is has answered.
+        None => tried.role.is_none(),
     };
     if tried.iter().any(failed) {
         Finding::Down

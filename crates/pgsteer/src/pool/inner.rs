@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pgsteer_core::host::HostKey;
+use pgsteer_core::hosts::Snapshot;
 use pgsteer_core::pool::planner::{Planner, PoolView};
 use pgsteer_core::pool::{self, GivenBack, Lease, Session, Slots};
 use tokio::sync::{Notify, mpsc, watch};
@@ -15,9 +16,9 @@ use super::holders::Holders;
 use super::status::{Status, Totals};
 use super::tenant::Tenant;
 use crate::cluster::{Cluster, Membership, SearchError};
-use crate::config::Settings;
+use crate::config::{Settings, TargetSessionAttrs};
 use crate::dial::{EndReason, Handle};
-use crate::error::{ConnectionLost, Error, Exhausted, HostTried, failure_in_words};
+use crate::error::{ConnectionLost, Error, Exhausted, HostTried};
 
 /// What the keeper is told.
 pub(super) enum Message {
@@ -372,35 +373,54 @@ impl Inner {
             waiting: stats.waiting as u32 + 1,
             oldest_holder: oldest.as_ref().map(|holder| holder.age),
             oldest_holder_at: oldest.and_then(|holder| holder.at).map(ToString::to_string),
+            nothing_fits: self.nothing_fits(),
             failures: self.known_failures(now),
         };
         *shared = Some((now, diagnosis.clone()));
         diagnosis
     }
 
-    /// The newest connect failure per host: what the cluster remembers, and what the last failed search met.
+    /// The pool's target, if the last connect found nothing that fits it.
+    fn nothing_fits(&self) -> Option<TargetSessionAttrs> {
+        match &*self.last_failure() {
+            Some((_, Error::NoFit(failed))) => Some(failed.target),
+            _ => None,
+        }
+    }
+
+    /// What is known now, as it matters for the pool's target.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.cluster.shared().snapshot(self.settings.target_session_attrs)
+    }
+
+    /// The newest connect failure per host, or what it is if that is not what is wanted: what the cluster remembers, and
+    /// what the last failed search met.
     fn known_failures(&self, now: Instant) -> Vec<HostTried> {
-        let snapshot = self.cluster.snapshot();
-        let mut failures: Vec<HostTried> = snapshot
+        let snapshot = self.snapshot();
+        let failed = snapshot
             .failures
             .iter()
-            .map(|(host, failure)| HostTried {
-                host: host.clone(),
-                state: failure_in_words(failure.kind),
-                reason: failure.reason.clone(),
-                code: None,
-                age: now.saturating_duration_since(failure.at),
-            })
-            .collect();
+            .map(|(host, failure)| HostTried::remembered(host, failure, now));
+        let mut known: Vec<HostTried> = failed.collect();
+        let target = self.settings.target_session_attrs;
+        for host in &snapshot.unfit {
+            if let Some(seen) = snapshot
+                .roles
+                .get(host)
+                .filter(|_| !snapshot.failures.contains_key(host))
+            {
+                known.push(HostTried::unfit(host, seen, target, now));
+            }
+        }
         if let Some((at, error)) = &*self.last_failure() {
             for tried in error.hosts_tried() {
-                if !failures.iter().any(|known| known.host == tried.host) {
+                if !known.iter().any(|known| known.host == tried.host) {
                     let age = now.saturating_duration_since(*at);
-                    failures.push(HostTried { age, ..tried.clone() });
+                    known.push(HostTried { age, ..tried.clone() });
                 }
             }
         }
-        failures
+        known
     }
 }
 

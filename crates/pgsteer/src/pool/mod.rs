@@ -19,6 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use pgsteer_core::hosts::Snapshot;
 use pgsteer_core::pool::Slots;
 use pgsteer_core::pool::planner::{Planner, PlannerOptions};
 use tokio::sync::{Notify, mpsc, watch};
@@ -258,6 +259,11 @@ impl Pool {
     /// What the pool looks like now.
     pub fn status(&self) -> Status {
         self.inner().status()
+    }
+
+    /// What is known of the cluster now, as it matters for this pool's `target_session_attrs`.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner().snapshot()
     }
 
     /// The cluster behind the pool: its snapshot, and refreshes on demand. Other pools may be on it as well.

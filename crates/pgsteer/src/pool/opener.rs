@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::planner::OpenFailure;
+use pgsteer_core::verdict::HostEffect;
 
 use super::inner::{Inner, Message};
 use super::tenant::Tenant;
-use crate::cluster::{Counted, Opened, SearchError};
+use crate::cluster::{Counted, Opened, SearchError, Wanted};
 use crate::dial::{Dialled, EndReason, Owner, Purpose};
+use crate::world::Endpoint;
 
 /// Opens a connection for the slot and reports to the keeper how it went. The report is there before the task has
 /// begun, so that the keeper hears of one that was aborted before its first step too.
@@ -27,9 +29,13 @@ pub(super) fn open(pool: Arc<Inner>, slot: u32, epoch: u64, avoid: Vec<HostKey>)
 
 async fn search(mut report: Report, avoid: Vec<HostKey>) {
     let (slot, epoch) = (report.slot, report.epoch);
-    let target = report.pool.settings.target_session_attrs;
+    let wanted = Wanted {
+        target: report.pool.settings.target_session_attrs,
+        avoid: &avoid,
+        purpose: Purpose::Pool,
+    };
     let shared = report.pool.cluster.shared().clone();
-    match shared.open(target, &avoid, Purpose::Pool).await {
+    match shared.open(wanted).await {
         Ok(opened) => {
             let Opened {
                 key,
@@ -56,8 +62,13 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 wire,
                 handle,
                 canceller,
+                peer,
                 ..
             } = dialled;
+            let address = match peer {
+                Endpoint::Tcp(address) => Some(address.ip().to_canonical()),
+                Endpoint::Unix(_) => None,
+            };
             let opened_at = super::now();
             let tenant = Tenant {
                 client,
@@ -66,6 +77,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 canceller,
                 handle: handle.clone(),
                 host: key,
+                address,
                 opened_at,
             };
             // Told before the driver starts, so that the keeper hears of the opening before it hears of the end.
@@ -137,6 +149,10 @@ impl Owner for SlotOwner {
 
     fn ended(&self, reason: EndReason, owned: bool) {
         drop(self.counted.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // Its role may have gone with it, so that the replacement asks elsewhere first.
+        if reason.host_effect() == HostEffect::Suspect {
+            self.pool.cluster.shared().suspect(&self.host);
+        }
         let lease = if owned {
             self.pool.slots.unpark(self.slot)
         } else {
@@ -156,6 +172,8 @@ impl Owner for SlotOwner {
 pub(super) fn open_failure(error: &SearchError) -> OpenFailure {
     match error {
         SearchError::Login(_) => OpenFailure::Login,
+        SearchError::NoFit(_) => OpenFailure::NoFit,
+        SearchError::NotReady(_) => OpenFailure::NotReady,
         SearchError::Refused(_) | SearchError::NoServer => OpenFailure::Refused,
         SearchError::Hosts(_) | SearchError::Stopped => OpenFailure::Hosts,
     }

@@ -1,5 +1,6 @@
 //! What lives in a slot: one open connection and what the pool knows of it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,6 +19,8 @@ pub(crate) struct Tenant {
     /// Knows why it ended, once it has.
     pub(crate) handle: Handle,
     pub(crate) host: HostKey,
+    /// Which of the host's addresses it is on, unless that is a Unix socket.
+    pub(crate) address: Option<IpAddr>,
     pub(crate) opened_at: Instant,
 }
 

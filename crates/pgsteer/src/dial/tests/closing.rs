@@ -249,7 +249,7 @@ async fn a_guard_of_a_detached_connection_lives_until_the_socket_is_closed() {
     let client = dial(host, config())
         .await
         .unwrap()
-        .run_detached(Guard(dropped.clone()));
+        .run_detached(Guard(dropped.clone()), |_| ());
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(*dropped.lock().unwrap(), None);
     let began = Instant::now();

@@ -121,7 +121,7 @@ async fn a_server_is_reached_by_its_socket_directory() {
         .dial(&key, Purpose::Cluster, Ask::default())
         .await
         .unwrap();
-    let client = dialled.run_detached(());
+    let client = dialled.run_detached((), |_| ());
     client.simple_query("SELECT 1").await.unwrap();
 }
 

@@ -57,7 +57,7 @@ impl Keeper {
             } => self.ended(slot, epoch, host, reason, lease),
             Message::RetireAll => self.plan(|planner, pool, now| planner.retire_all(pool, now)),
             Message::Rebalance => {
-                let snapshot = self.pool.cluster.snapshot();
+                let snapshot = self.pool.snapshot();
                 self.plan(|planner, pool, now| planner.rebalance(&snapshot, pool, now));
             }
             Message::Shutdown => self.shut_down(),
@@ -69,7 +69,7 @@ impl Keeper {
         if !self.is_current(slot, epoch) {
             return;
         }
-        let host = tenant.host.clone();
+        let (host, address) = (tenant.host.clone(), tenant.address);
         self.pool.sheet(slot).set_session(Some(tenant.session.clone()));
         self.kept(slot).opener = None;
         self.kept(slot).driver = Some(driver);
@@ -78,7 +78,7 @@ impl Keeper {
         Counters::add(&self.pool.counters.opened);
         *self.pool.last_failure() = None;
         self.pool.login_refused.store(false, Ordering::Relaxed);
-        self.report(|planner, pool, now| planner.opened(slot, host, None, jitter, pool, now));
+        self.report(|planner, pool, now| planner.opened(slot, host, address, jitter, pool, now));
         self.pool.live.send_replace(self.live);
     }
 

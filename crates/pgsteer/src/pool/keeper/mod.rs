@@ -59,6 +59,7 @@ impl Keeper {
         self.plan(|planner, pool, now| planner.start(pool, now));
         self.leak_check = self.next_leak_check(now());
         let mut batch = Vec::with_capacity(BATCH);
+        let mut changes = self.pool.cluster.shared().changes();
         while !(self.closing && self.pool.planner().is_drained()) {
             let wake = [self.pool.planner().next_wake(), self.expiry, self.leak_check]
                 .into_iter()
@@ -75,6 +76,8 @@ impl Keeper {
                     }
                 }
                 () = self.pool.nudge.notified() => self.nudged(),
+                // The sender lives in the cluster, which the pool holds.
+                _ = changes.changed() => self.cluster_changed(),
                 () = sleep_until(wake) => {}
             }
             self.on_time(now());
@@ -94,9 +97,15 @@ impl Keeper {
         }
         if self.pool.planner().next_wake().is_some_and(|at| at <= now) {
             let due = self.pool.planner().rebalance_due(now);
-            let snapshot = due.then(|| self.pool.cluster.snapshot());
+            let snapshot = due.then(|| self.pool.snapshot());
             self.plan(|planner, pool, now| planner.tick(snapshot.as_ref(), pool, now));
         }
+    }
+
+    /// Something has changed that decides where connections may be: a role, an address, a host that is back.
+    fn cluster_changed(&mut self) {
+        let snapshot = self.pool.snapshot();
+        self.plan(|planner, pool, now| planner.cluster_changed(&snapshot, pool, now));
     }
 
     /// A waiter has come whose deadline is earlier than any known, or that may make the pool grow.

@@ -1,0 +1,30 @@
+//! Looking up the names of configured hosts at a refresh, so that connections to addresses that a name no longer has can
+//! be moved away.
+
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use pgsteer_core::host::HostKey;
+
+use super::Shared;
+
+/// Looks all of them up, at once and within the limit, and reports each. A look-up that fails reports no address, which
+/// changes nothing.
+pub(super) async fn resolve(shared: Arc<Shared>, keys: Vec<HostKey>, limit: Duration) {
+    let look_ups = keys.into_iter().map(|key| {
+        let shared = &shared;
+        async move {
+            let look_up = AssertUnwindSafe(shared.world.resolver().resolve(key.name())).catch_unwind();
+            let addresses: Vec<IpAddr> = match tokio::time::timeout(limit, look_up).await {
+                Ok(Ok(Ok(addresses))) => addresses,
+                _ => Vec::new(),
+            };
+            shared.with_state(|state, _| state.names_resolved(&key, addresses));
+        }
+    });
+    join_all(look_ups).await;
+}
