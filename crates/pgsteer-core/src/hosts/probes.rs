@@ -143,9 +143,14 @@ impl ClusterState {
     }
 
     /// Whether a refresh is to ask a working host what it is. In a discovered cluster, which may be large, only those are
-    /// asked that are known to be no primaries: the others say so when they are connected to.
+    /// asked that are known to be no primaries: the others say so when they are connected to. One that was doubted has its
+    /// own time.
     fn role_is_due(&self, place: usize, now: Instant) -> bool {
-        let known = self.table.host(place).role;
+        let host = self.table.host(place);
+        if host.ask_at.is_some() {
+            return false;
+        }
+        let known = host.role;
         let concerns = !self.discovered || known.is_some_and(|known| !known.seen.role.is_primary());
         self.watches_roles && concerns && !self.is_fresh(place, now)
     }
