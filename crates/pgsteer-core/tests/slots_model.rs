@@ -207,9 +207,11 @@ impl History {
         let Some(place) = self.some_waiter() else { return };
         let mut waiter = self.waiters.swap_remove(place);
         let number = waiter.number;
-        let polled = self
-            .pool
-            .poll_take(&mut waiter.wait, &mut Context::from_waker(&waiter.waker), None);
+        let polled = self.pool.poll_take(
+            &mut waiter.wait,
+            &mut Context::from_waker(&waiter.waker),
+            waiter.deadline,
+        );
         match (waiter.said.clone(), polled) {
             (Said::Waiting, Poll::Pending) => self.waiters.push(waiter),
             (Said::Rejected(said), Poll::Ready(Err(rejected))) => assert_eq!(said, rejected),

@@ -22,6 +22,9 @@ pub type Rows = Vec<Vec<Option<String>>>;
 /// Longest wait for an answer. A frozen server is the usual reason for none.
 const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 
+/// Longest wait for a server to close a session.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+
 /// What a server said no with, or why it could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqlError {
@@ -118,6 +121,17 @@ impl Session {
             }
             self.received.extend_from_slice(&chunk[..length]);
         }
+    }
+}
+
+impl Drop for Session {
+    /// Leaves, and waits until the server has let go: a session on its way out still takes one of few slots.
+    fn drop(&mut self) {
+        let mut goodbye = BytesMut::new();
+        frontend::terminate(&mut goodbye);
+        let _ = self.stream.set_read_timeout(Some(GOODBYE_LIMIT));
+        let _ = self.stream.write_all(&goodbye);
+        while self.stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {}
     }
 }
 

@@ -6,8 +6,8 @@
 
 use super::session::{GiveBack, Session};
 use super::slots::{HasSession, Lease, Slots, Tenant};
-use super::sync::MutexGuard;
-use super::waiters::{Outcome, Queue, Rejected, Wait};
+use super::sync::{MutexGuard, Ordering};
+use super::waiters::{Granted, Outcome, Queue, Rejected, Wait};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
@@ -92,11 +92,12 @@ impl<T: Tenant, E> Slots<T, E> {
     #[inline(never)]
     pub(super) fn hand_over(&self, index: u32) {
         let queue = self.lock();
-        if queue.is_empty() && !queue.closed {
+        if queue.is_empty() && !self.closed_for(&queue) {
             return;
         }
         if let Some(lease) = self.claim(index) {
-            self.grant_or_keep(queue, lease);
+            let fit = self.fits(&lease);
+            self.grant_or_keep(queue, lease, fit);
         }
     }
 
@@ -105,27 +106,26 @@ impl<T: Tenant, E> Slots<T, E> {
     #[cold]
     #[inline(never)]
     pub(super) fn pass_on(&self, lease: Lease) {
+        let fit = self.fits(&lease);
         let queue = self.lock();
-        if queue.is_empty() && !queue.closed {
+        if queue.is_empty() && !self.closed_for(&queue) {
             drop(queue);
             self.make_idle(lease);
         } else {
-            self.grant_or_keep(queue, lease);
+            self.grant_or_keep(queue, lease, fit);
         }
     }
 
-    fn grant_or_keep(&self, mut queue: MutexGuard<'_, Queue<E>>, lease: Lease) {
-        let granted = if self.fits(&lease) {
-            queue.grant(lease)
+    fn grant_or_keep(&self, mut queue: MutexGuard<'_, Queue<E>>, lease: Lease, fit: bool) {
+        let granted = if fit {
+            self.grant(&mut queue, lease)
         } else {
             Err(lease)
         };
         match granted {
             Ok(waker) => {
                 self.unlock(queue);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                waker.wake();
             }
             // Unfit, or nobody waits because the pool is closed.
             Err(lease) => {
@@ -135,9 +135,14 @@ impl<T: Tenant, E> Slots<T, E> {
         }
     }
 
+    /// Whether the pool is closed, for whoever has the lock.
+    fn closed_for(&self, _: &Queue<E>) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
     /// Lets the lock go, with the flags up if somebody waits or the pool is closed, and down otherwise.
     fn unlock(&self, mut queue: MutexGuard<'_, Queue<E>>) {
-        let wanted = queue.closed || !queue.is_empty();
+        let wanted = !queue.is_empty() || self.closed_for(&queue);
         if queue.raised && !wanted {
             queue.raised = false;
             self.lower();
@@ -147,7 +152,7 @@ impl<T: Tenant, E> Slots<T, E> {
 
     /// Before the first waiter joins: raises the flags, unless a fit slot turns up.
     fn raise_or_take_first(&self, queue: &mut Queue<E>, unfit: &mut Vec<Lease>) -> Option<Lease> {
-        if !queue.is_empty() || queue.closed {
+        if !queue.is_empty() || self.closed_for(queue) {
             return None;
         }
         queue.raised = true;
@@ -156,7 +161,7 @@ impl<T: Tenant, E> Slots<T, E> {
 
     /// Waits for a slot, strictly in the order of first polls.
     ///
-    /// `deadline` counts at the first poll; [`expire`](Self::expire) enforces it. A slot that became unfit between
+    /// `deadline` is to be the same at each poll; [`expire`](Self::expire) enforces it. A slot that became unfit between
     /// grant and poll goes to the keeper, and the waiter back to its old place. When it is ready, the wait may be
     /// used anew.
     ///
@@ -172,10 +177,12 @@ impl<T: Tenant, E> Slots<T, E> {
         cx: &mut Context<'_>,
         deadline: Option<Instant>,
     ) -> Poll<Result<Lease, Rejected<E>>> {
-        let taken = if wait.is_waiting() {
-            self.resume(wait, cx)
-        } else {
-            self.join(wait, cx, deadline)
+        let taken = match wait.pool() {
+            Some(pool) => {
+                self.check_wait(pool);
+                self.resume(wait, cx, deadline)
+            }
+            None => self.join(wait, cx, deadline),
         };
         if let Poll::Ready(Ok(lease)) = &taken {
             self.count_use(lease);
@@ -192,7 +199,7 @@ impl<T: Tenant, E> Slots<T, E> {
         let waker = cx.waker().clone();
         let mut unfit = Vec::new();
         let mut queue = self.lock();
-        if queue.closed {
+        if self.closed_for(&queue) {
             return Poll::Ready(Err(Rejected::Closed));
         }
         let taken = self.raise_or_take_first(&mut queue, &mut unfit);
@@ -203,42 +210,68 @@ impl<T: Tenant, E> Slots<T, E> {
         taken.map_or(Poll::Pending, |lease| Poll::Ready(Ok(lease)))
     }
 
-    fn resume(&self, wait: &mut Wait, cx: &mut Context<'_>) -> Poll<Result<Lease, Rejected<E>>> {
+    fn resume(
+        &self,
+        wait: &mut Wait,
+        cx: &mut Context<'_>,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<Lease, Rejected<E>>> {
+        if let Some(granted) = wait.granted() {
+            return self.accept(granted, wait, cx, deadline);
+        }
         let mut queue = self.lock();
-        let closed = queue.closed;
-        let unfit_grant = queue
-            .granted(wait)
-            .is_some_and(|lease| closed || !self.fits(lease));
-        if unfit_grant {
-            return self.refuse_grant(queue, wait, cx);
+        // Granted between the look and the lock?
+        if let Some(granted) = wait.granted() {
+            drop(queue);
+            return self.accept(granted, wait, cx, deadline);
         }
         let (outcome, _old_waker) = queue.collect(wait, cx.waker());
         // Before the old waker, whose drop may run anything.
         drop(queue);
         match outcome {
-            Outcome::Over(result) => Poll::Ready(result),
+            Outcome::Over(rejected) => Poll::Ready(Err(rejected)),
             Outcome::Pending | Outcome::None => Poll::Pending,
         }
     }
 
-    /// The granted slot became unfit before its waiter came for it, or the pool was closed.
-    #[cold]
-    fn refuse_grant(
+    /// The waiter has come for its slot: without the lock, unless it is no use.
+    #[inline]
+    fn accept(
         &self,
-        mut queue: MutexGuard<'_, Queue<E>>,
+        granted: Granted,
         wait: &mut Wait,
         cx: &mut Context<'_>,
+        deadline: Option<Instant>,
     ) -> Poll<Result<Lease, Rejected<E>>> {
-        let mut unfit = Vec::new();
+        let ticket = granted.ticket;
+        let lease = self.collect(granted);
+        if self.closed.load(Ordering::Acquire) || !self.fits(&lease) {
+            return self.refuse(lease, ticket, wait, cx, deadline);
+        }
+        Poll::Ready(Ok(lease))
+    }
+
+    /// The granted slot became unfit before its waiter came for it, or the pool was closed.
+    #[cold]
+    fn refuse(
+        &self,
+        lease: Lease,
+        ticket: u64,
+        wait: &mut Wait,
+        cx: &mut Context<'_>,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<Lease, Rejected<E>>> {
+        let waker = cx.waker().clone();
+        let mut unfit = vec![lease];
+        let mut queue = self.lock();
         let taken = self.raise_or_take_first(&mut queue, &mut unfit);
-        let answer = if queue.closed || taken.is_some() {
-            if let (Outcome::Over(Ok(lease)), _) = queue.leave(wait) {
-                unfit.push(lease);
+        let answer = match taken {
+            Some(lease) => Poll::Ready(Ok(lease)),
+            None if self.closed_for(&queue) => Poll::Ready(Err(Rejected::Closed)),
+            None => {
+                *wait = queue.rejoin(ticket, waker, deadline);
+                Poll::Pending
             }
-            Poll::Ready(taken.ok_or(Rejected::Closed))
-        } else {
-            unfit.extend(queue.rejoin(wait, cx.waker().clone()));
-            Poll::Pending
         };
         self.tell_keeper(queue, unfit);
         answer
@@ -259,13 +292,17 @@ impl<T: Tenant, E> Slots<T, E> {
     /// Ends a wait that its task gives up. A slot that was granted meanwhile goes to the next waiter.
     /// Does nothing to a wait that is not pending.
     pub fn cancel(&self, wait: &mut Wait) {
-        if !wait.is_waiting() {
+        let Some(pool) = wait.pool() else {
             return;
-        }
+        };
+        self.check_wait(pool);
         let mut queue = self.lock();
-        let (outcome, _waker) = queue.leave(wait);
+        let granted = wait.granted();
+        // Dropped last, after the lock.
+        let _left = queue.leave(wait);
         self.unlock(queue);
-        if let Outcome::Over(Ok(lease)) = outcome {
+        if let Some(granted) = granted {
+            let lease = self.collect(granted);
             if self.fits(&lease) {
                 self.release(lease);
             } else {
@@ -319,7 +356,7 @@ impl<T: Tenant, E> Slots<T, E> {
     /// later, and every one granted but not collected, goes to the keeper. Closing again does nothing.
     pub fn close(&self) {
         let mut queue = self.lock();
-        queue.closed = true;
+        self.closed.store(true, Ordering::Release);
         queue.raised = true;
         self.raise();
         let wakers = queue.reject_all(|| Rejected::Closed);
@@ -330,7 +367,7 @@ impl<T: Tenant, E> Slots<T, E> {
     /// Whether the pool is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.lock().closed
+        self.closed.load(Ordering::Acquire)
     }
 
     /// How many wait.

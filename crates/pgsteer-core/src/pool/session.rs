@@ -123,9 +123,8 @@ impl Session {
     ///
     /// Whatever was queued before a wake that this call clears is seen by the pass.
     pub fn begin_pass(&self) {
-        // Polling is set before woken is cleared, so that no instant looks quiet.
-        self.bits.fetch_or(POLLING, Ordering::Relaxed);
-        self.bits.fetch_and(!WOKEN, Ordering::AcqRel);
+        // Both in one step, so that no instant looks quiet.
+        let _ = self.update(|seen| Some((seen | POLLING) & !WOKEN));
     }
 
     /// Something was queued or arrived. Called by the driver's waker, on whatever thread, before it wakes the task.

@@ -1,17 +1,18 @@
 //! The slots of a pool: where a connection lives from the day it is opened, and who owns the right to touch it.
-//! Ownership is a value, [`Lease`]; it is made when a slot's idle bit is cleared or its parked mark is taken, and it
-//! ends when the bit or the mark is set, so no two of one slot can exist. This file holds the crate's only unsafe
+//! Ownership is a value, [`Lease`]; it is made when a slot's idle bit is cleared, its parked mark is taken or a waiter
+//! collects its grant, and it ends when the bit or the mark is set or the slot granted, so no two of one slot can exist. This file holds the crate's only unsafe
 //! code, which rests on that one sentence; it never waits, and locks only for those who do (`handover.rs`).
 #![allow(unsafe_code)]
 
 use super::session::Session;
 use super::sync::{AtomicBool, Mutex, Ordering, Padded, UnsafeCell};
-use super::waiters::Queue;
+use super::waiters::{Granted, Queue};
 use super::words::{Cleared, Words};
 use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 /// What lives in a slot.
@@ -87,13 +88,16 @@ pub struct Slots<T, E = Infallible> {
     words: Words,
     slots: Box<[Padded<Slot<T>>]>,
     id: NonZeroU64,
+    /// For ever, once set; then the flags in the words stay up. Set under the queue's lock, and read there and, by
+    /// those who were granted a slot, without it.
+    pub(super) closed: AtomicBool,
     pub(super) queue: Padded<Mutex<Queue<E>>>,
     pub(super) keeper: Box<dyn Keeper>,
 }
 
 // SAFETY: a slot's cell is reached only through a borrow of its one lease (see `Lease`), so a `&mut T` excludes every
 // other access. Owners on different threads follow each other with release and acquire on the idle bit, the parked
-// mark, the queue's lock or whatever carried the lease value; that moves a `T` between threads, hence `T: Send`.
+// mark, the waiter's cell or whatever carried the lease value; that moves a `T` between threads, hence `T: Send`.
 // A `&Lease` shared between threads gives each of them a `&T`, hence `T: Sync`. Everything else in here is atomic,
 // behind the mutex (which needs `E: Send`) or `Sync` itself.
 unsafe impl<T: Send + Sync, E: Send> Sync for Slots<T, E> {}
@@ -120,7 +124,8 @@ impl<T: Tenant, E> Slots<T, E> {
             words: Words::new(size),
             slots: (0..size).map(slot).collect(),
             id,
-            queue: Padded(Mutex::new(Queue::new(id))),
+            closed: AtomicBool::new(false),
+            queue: Padded(Mutex::new(Queue::new(id, size))),
             keeper,
         };
         (slots, (0..size).map(|index| Lease { pool: id, index }).collect())
@@ -212,6 +217,28 @@ impl<T: Tenant, E> Slots<T, E> {
             .compare_exchange(true, false, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
         won.then_some(Lease { pool: self.id, index })
+    }
+
+    /// Grants a slot to the oldest waiter and returns whom to wake, or gives it back if nobody waits.
+    pub(super) fn grant(&self, queue: &mut Queue<E>, lease: Lease) -> Result<Waker, Lease> {
+        let Lease { index, .. } = self.own(lease);
+        queue.grant(index).ok_or(Lease { pool: self.id, index })
+    }
+
+    /// The slot that was granted to a wait of this pool. There is one `Granted` for each grant.
+    #[inline]
+    pub(super) fn collect(&self, granted: Granted) -> Lease {
+        let index = granted.slot;
+        Lease { pool: self.id, index }
+    }
+
+    /// Panics if this is another pool's.
+    #[inline]
+    pub(super) fn check_wait(&self, pool: NonZeroU64) {
+        assert!(
+            pool == self.id,
+            "a wait was used with a pool that it does not belong to"
+        );
     }
 
     /// The lease, if it is one of ours.

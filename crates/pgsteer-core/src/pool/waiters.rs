@@ -1,15 +1,21 @@
-//! Those who wait for a slot, oldest first, in a slab that allocates only when it grows past its peak.
-//! A waiter's place is its ticket: one whose granted slot turned out unfit comes back to where it stood. What is
-//! granted is a [`Lease`], ownership itself, so a grant that nobody collects can be passed on but never be made up.
-//! Everything here happens under the pool's one lock; nothing here wakes, drops a waker or calls out.
+//! Those who wait for a slot, oldest first, in a ring that allocates only when it grows past its peak.
+//! A waiter's place is its ticket: one whose granted slot turned out unfit comes back to where it stood. A slot is
+//! granted by writing it into the waiter's [`Cell`], where its task finds it without the lock; so a waited checkout
+//! takes the lock once to join and the return that ends it once to grant.
+//! All but [`Wait::granted`] happens under the pool's one lock; nothing here wakes, drops a waker or calls out.
 
-use super::slots::Lease;
+use super::sync::{Arc, AtomicU32, Ordering};
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 use std::task::Waker;
 use std::time::Instant;
 
-/// The end of a list.
-const NIL: u32 = u32::MAX;
+/// In a cell: still waiting.
+const WAITING: u32 = u32::MAX;
+/// In a cell: rejected; why is in the queue.
+const REJECTED: u32 = u32::MAX - 1;
+/// How many used cells a newcomer looks at before it allocates one.
+const LOOKS: u32 = 2;
 
 /// Why a wait ended without a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,48 +34,67 @@ pub struct Wait {
     place: Option<Place>,
 }
 
+#[derive(Debug)]
+struct Place {
+    pool: NonZeroU64,
+    cell: Arc<Cell>,
+}
+
+/// Where a waiter's task finds what became of it. Written by whoever has the lock, at most once while its wait lasts.
+#[derive(Debug)]
+struct Cell {
+    /// [`WAITING`], [`REJECTED`] or the slot that was granted.
+    state: AtomicU32,
+    ticket: u64,
+}
+
 impl Wait {
-    pub(super) fn is_waiting(&self) -> bool {
-        self.place.is_some()
+    /// Whose queue it is in, if any.
+    pub(super) fn pool(&self) -> Option<NonZeroU64> {
+        self.place.as_ref().map(|place| place.pool)
+    }
+
+    /// The slot granted to it, if it has been. The wait is over then, and its slot the caller's.
+    #[inline]
+    pub(super) fn granted(&mut self) -> Option<Granted> {
+        // Acquire: what the slot's previous owner did to it is visible to the next.
+        let slot = self.place.as_ref()?.cell.state.load(Ordering::Acquire);
+        if slot == WAITING || slot == REJECTED {
+            return None;
+        }
+        let Place { cell, .. } = self.place.take()?;
+        Some(Granted {
+            slot,
+            ticket: cell.ticket,
+        })
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    pool: NonZeroU64,
-    key: u32,
+/// A slot that was granted, and the place in the queue that it was granted to.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) slot: u32,
+    pub(super) ticket: u64,
 }
 
-/// What a wait has come to.
+/// What a wait that was granted no slot has come to.
 #[derive(Debug)]
 pub(super) enum Outcome<E> {
-    /// Not waiting.
+    /// Not waiting, or granted a slot.
     None,
     /// Still waiting.
     Pending,
-    /// Over, and not yet collected.
-    Over(Result<Lease, Rejected<E>>),
+    /// Over.
+    Over(Rejected<E>),
 }
 
-/// Where a waiter stands. The waker shares its room with the result: at most one of them is there.
+/// One place in the ring.
 #[derive(Debug)]
-enum State<E> {
-    /// In no list: the node is unused, or about to be linked.
-    Nowhere,
-    /// In the queue.
-    Waiting(Waker),
-    /// Over, and not yet collected.
-    Over(Result<Lease, Rejected<E>>),
-}
-
-#[derive(Debug)]
-struct Node<E> {
-    state: State<E>,
+struct Entry {
+    /// Whom to wake; `None` once the waiter has gone. The oldest entry's is always there.
+    waker: Option<Waker>,
+    cell: Arc<Cell>,
     deadline: Option<Instant>,
-    ticket: u64,
-    older: u32,
-    /// The next younger waiter; for an unused node, the next unused one.
-    younger: u32,
 }
 
 /// Whether the first deadline is not after the second; none at all is after every other.
@@ -86,11 +111,15 @@ fn in_order(first: Option<Instant>, second: Option<Instant>) -> bool {
 pub(super) struct Queue<E> {
     /// Whose queue it is, so that no wait is taken for one of another pool.
     pool: NonZeroU64,
-    slab: Vec<Node<E>>,
-    unused: u32,
-    oldest: u32,
-    youngest: u32,
+    /// By ticket. A ring and not a list, so that neighbours share cache lines and each end has its own.
+    ring: VecDeque<Entry>,
+    /// Cells out of the ring, to be used again once their waiters have let go of them.
+    used: VecDeque<Arc<Cell>>,
+    /// Rejected and not yet collected, by ticket.
+    rejected: BTreeMap<u64, Rejected<E>>,
     waiting: u32,
+    /// How many grants at most can be uncollected.
+    slots: u32,
     next_ticket: u64,
     /// The instant at which the pool's keeper has been asked to call `expire`, if any. Nobody's deadline is earlier;
     /// who leaves does not change it, since a call for nothing costs less than keeping it exact.
@@ -101,25 +130,22 @@ pub(super) struct Queue<E> {
     sorted: bool,
     /// Whether every word's flag is up.
     pub(super) raised: bool,
-    /// For ever, once set; the flags stay up.
-    pub(super) closed: bool,
 }
 
 impl<E> Queue<E> {
-    pub(super) fn new(pool: NonZeroU64) -> Self {
+    pub(super) fn new(pool: NonZeroU64, slots: u32) -> Self {
         Self {
             pool,
-            slab: Vec::new(),
-            unused: NIL,
-            oldest: NIL,
-            youngest: NIL,
+            ring: VecDeque::new(),
+            used: VecDeque::new(),
+            rejected: BTreeMap::new(),
             waiting: 0,
+            slots,
             next_ticket: 0,
             armed: None,
             newly_armed: false,
             sorted: true,
             raised: false,
-            closed: false,
         }
     }
 
@@ -136,187 +162,165 @@ impl<E> Queue<E> {
     pub(super) fn join(&mut self, waker: Waker, deadline: Option<Instant>) -> Wait {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        let node = Node {
-            state: State::Nowhere,
-            deadline,
-            ticket,
-            older: NIL,
-            younger: NIL,
-        };
-        let key = match self.slab.get_mut(self.unused as usize) {
-            Some(reused) => {
-                let key = self.unused;
-                self.unused = reused.younger;
-                *reused = node;
-                key
-            }
-            None => {
-                self.slab.push(node);
-                (self.slab.len() - 1) as u32
-            }
-        };
-        self.link(key, waker);
-        Wait {
-            place: Some(Place { pool: self.pool, key }),
-        }
+        self.enter(self.ring.len(), ticket, waker, deadline)
     }
 
-    /// Puts a node where its ticket says, which is at the end for a newcomer and near the front for one that was
-    /// granted a slot already.
-    fn link(&mut self, key: u32, waker: Waker) {
-        let ticket = self.slab[key as usize].ticket;
-        let newest = self
-            .slab
-            .get(self.youngest as usize)
-            .is_none_or(|last| last.ticket < ticket);
-        let (mut older, mut younger) = (NIL, self.oldest);
-        if newest {
-            (older, younger) = (self.youngest, NIL);
-        } else {
-            while let Some(node) = self
-                .slab
-                .get(younger as usize)
-                .filter(|node| node.ticket < ticket)
-            {
-                (older, younger) = (younger, node.younger);
-            }
-        }
-        let deadline = self.slab[key as usize].deadline;
-        match self.slab.get_mut(older as usize) {
-            Some(node) => {
-                node.younger = key;
-                self.sorted &= in_order(node.deadline, deadline);
-            }
-            None => self.oldest = key,
-        }
-        match self.slab.get_mut(younger as usize) {
-            Some(node) => {
-                node.older = key;
-                self.sorted &= in_order(deadline, node.deadline);
-            }
-            None => self.youngest = key,
-        }
-        let node = &mut self.slab[key as usize];
-        (node.older, node.younger) = (older, younger);
-        node.state = State::Waiting(waker);
-        self.waiting += 1;
+    /// A waiter whose granted slot was no use comes back to its old place.
+    pub(super) fn rejoin(&mut self, ticket: u64, waker: Waker, deadline: Option<Instant>) -> Wait {
+        let at = self.ring.partition_point(|entry| entry.cell.ticket < ticket);
+        self.enter(at, ticket, waker, deadline)
+    }
+
+    fn enter(&mut self, at: usize, ticket: u64, waker: Waker, deadline: Option<Instant>) -> Wait {
+        let older = at.checked_sub(1).and_then(|at| self.ring.get(at));
+        self.sorted &= older.is_none_or(|older| in_order(older.deadline, deadline))
+            && self
+                .ring
+                .get(at)
+                .is_none_or(|younger| in_order(deadline, younger.deadline));
         if deadline.is_some() && !in_order(self.armed, deadline) {
             self.armed = deadline;
             self.newly_armed = true;
         }
+        let cell = self.cell(ticket);
+        let entry = Entry {
+            waker: Some(waker),
+            cell: Arc::clone(&cell),
+            deadline,
+        };
+        // At the end, which is the rule, `insert` would do the same, but by more steps.
+        if at == self.ring.len() {
+            self.ring.push_back(entry);
+        } else {
+            self.ring.insert(at, entry);
+        }
+        self.waiting += 1;
+        let pool = self.pool;
+        Wait {
+            place: Some(Place { pool, cell }),
+        }
     }
 
-    fn unlink(&mut self, key: u32) {
-        let node = &self.slab[key as usize];
-        let (older, younger) = (node.older, node.younger);
-        match self.slab.get_mut(older as usize) {
-            Some(node) => node.younger = younger,
-            None => self.oldest = younger,
+    /// A cell that nobody else has. Used ones come first; but the newest may not be collected yet.
+    fn cell(&mut self, ticket: u64) -> Arc<Cell> {
+        for _ in 0..LOOKS {
+            let Some(mut used) = self.used.pop_front() else {
+                break;
+            };
+            if let Some(cell) = Arc::get_mut(&mut used) {
+                cell.ticket = ticket;
+                cell.state.store(WAITING, Ordering::Relaxed);
+                return used;
+            }
+            self.used.push_back(used);
         }
-        match self.slab.get_mut(younger as usize) {
-            Some(node) => node.older = older,
-            None => self.youngest = older,
+        // There are more than can hold an uncollected grant: the new one replaces one of them.
+        if self.used.len() > self.slots as usize {
+            self.used.pop_back();
         }
-        self.waiting -= 1;
+        Arc::new(Cell {
+            state: AtomicU32::new(WAITING),
+            ticket,
+        })
+    }
+
+    /// Drops the entries of those who left, up to the oldest waiter; and all of them when they are too many.
+    fn tidy(&mut self) {
+        while self.ring.front().is_some_and(|entry| entry.waker.is_none()) {
+            self.used.extend(self.ring.pop_front().map(|entry| entry.cell));
+        }
+        if self.ring.len() > 2 * self.len() + 64 {
+            let used = &mut self.used;
+            self.ring.retain(|entry| {
+                if entry.waker.is_none() {
+                    used.push_back(Arc::clone(&entry.cell));
+                }
+                entry.waker.is_some()
+            });
+        }
         self.sorted |= self.waiting == 0;
     }
 
-    /// Ends a wait; returns whom to wake.
+    /// Gives this slot to the oldest waiter and returns whom to wake; or nothing, if nobody waits.
     #[must_use]
-    fn settle(&mut self, key: u32, result: Result<Lease, Rejected<E>>) -> Option<Waker> {
-        self.unlink(key);
-        let state = &mut self.slab[key as usize].state;
-        match std::mem::replace(state, State::Over(result)) {
-            State::Waiting(waker) => Some(waker),
-            State::Nowhere | State::Over(_) => None,
-        }
+    pub(super) fn grant(&mut self, slot: u32) -> Option<Waker> {
+        let Entry { waker, cell, .. } = self.ring.pop_front()?;
+        // Release: see `Wait::granted`.
+        cell.state.store(slot, Ordering::Release);
+        self.used.push_back(cell);
+        self.waiting -= 1;
+        self.tidy();
+        waker
     }
 
-    /// Gives the slot to the oldest waiter, or back if nobody waits.
-    pub(super) fn grant(&mut self, lease: Lease) -> Result<Option<Waker>, Lease> {
-        match self.oldest {
-            NIL => Err(lease),
-            oldest => Ok(self.settle(oldest, Ok(lease))),
-        }
+    /// The place of a waiter that is still in the ring.
+    fn find(&self, cell: &Cell) -> Option<usize> {
+        let found = self
+            .ring
+            .binary_search_by_key(&cell.ticket, |entry| entry.cell.ticket);
+        found.ok()
     }
 
-    /// The node of a wait that is under way. Panics if the wait belongs to another pool.
-    fn node(&mut self, wait: &Wait) -> Option<(u32, &mut Node<E>)> {
-        let Place { pool, key } = wait.place?;
-        assert!(
-            pool == self.pool,
-            "a wait was used with a pool that it does not belong to"
-        );
-        Some((key, &mut self.slab[key as usize]))
-    }
-
-    /// What a wait has come to. If it is over, its place is gone and the wait may be used anew.
+    /// What a wait has come to that was granted nothing. If it is over, the wait may be used anew.
     /// Of one that is pending, the waker is replaced if `waker` would wake another task; the old one comes back, to
     /// be dropped outside the lock.
     pub(super) fn collect(&mut self, wait: &mut Wait, waker: &Waker) -> (Outcome<E>, Option<Waker>) {
-        let Some((key, node)) = self.node(wait) else {
+        let Some(Place { cell, .. }) = &wait.place else {
             return (Outcome::None, None);
         };
-        if let State::Waiting(old) = &mut node.state {
-            let replaced = (!old.will_wake(waker)).then(|| std::mem::replace(old, waker.clone()));
-            return (Outcome::Pending, replaced);
-        }
-        let state = std::mem::replace(&mut node.state, State::Nowhere);
-        *wait = Wait::default();
-        self.recycle(key);
-        match state {
-            State::Over(result) => (Outcome::Over(result), None),
-            State::Waiting(_) | State::Nowhere => (Outcome::None, None),
-        }
-    }
-
-    /// The slot granted to a wait, if there is one to look at before it is collected.
-    pub(super) fn granted(&mut self, wait: &Wait) -> Option<&Lease> {
-        match &self.node(wait)?.1.state {
-            State::Over(Ok(lease)) => Some(lease),
-            _ => None,
-        }
-    }
-
-    /// Takes the granted slot away again and puts the waiter back to its old place.
-    pub(super) fn rejoin(&mut self, wait: &Wait, waker: Waker) -> Option<Lease> {
-        let (key, node) = self.node(wait)?;
-        let State::Over(Ok(lease)) = std::mem::replace(&mut node.state, State::Nowhere) else {
-            return None;
-        };
-        self.link(key, waker);
-        Some(lease)
-    }
-
-    /// Ends a wait whose task gives up. A slot granted meanwhile comes back, to be passed on.
-    pub(super) fn leave(&mut self, wait: &mut Wait) -> (Outcome<E>, Option<Waker>) {
-        let Some((key, node)) = self.node(wait) else {
-            return (Outcome::None, None);
-        };
-        let (outcome, waker) = match std::mem::replace(&mut node.state, State::Nowhere) {
-            State::Waiting(waker) => {
-                self.unlink(key);
-                (Outcome::Pending, Some(waker))
+        // Relaxed, here and below: whoever changes it has the lock.
+        match cell.state.load(Ordering::Relaxed) {
+            WAITING => {
+                let entry = self.find(cell).and_then(|at| self.ring.get_mut(at));
+                let old = entry.and_then(|entry| entry.waker.as_mut());
+                let replaced = old
+                    .filter(|old| !old.will_wake(waker))
+                    .map(|old| std::mem::replace(old, waker.clone()));
+                (Outcome::Pending, replaced)
             }
-            State::Over(result) => (Outcome::Over(result), None),
-            State::Nowhere => (Outcome::None, None),
-        };
-        *wait = Wait::default();
-        self.recycle(key);
-        (outcome, waker)
+            REJECTED => {
+                let rejected = self.rejected.remove(&cell.ticket);
+                *wait = Wait::default();
+                (rejected.map_or(Outcome::None, Outcome::Over), None)
+            }
+            _ => (Outcome::None, None),
+        }
     }
 
-    fn recycle(&mut self, key: u32) {
-        self.slab[key as usize].younger = self.unused;
-        self.unused = key;
+    /// Ends a wait whose task gives up and which was granted nothing. Returns what is left of it, to be dropped
+    /// outside the lock.
+    pub(super) fn leave(&mut self, wait: &mut Wait) -> (Option<Waker>, Option<Rejected<E>>) {
+        let (mut waker, mut rejected) = (None, None);
+        let Some(Place { cell, .. }) = wait.place.take() else {
+            return (waker, rejected);
+        };
+        if cell.state.load(Ordering::Relaxed) == REJECTED {
+            rejected = self.rejected.remove(&cell.ticket);
+        } else if let Some(entry) = self.find(&cell).and_then(|at| self.ring.get_mut(at)) {
+            waker = entry.waker.take();
+            self.waiting -= 1;
+            self.tidy();
+        }
+        (waker, rejected)
+    }
+
+    /// Ends the wait at this place of the ring; returns whom to wake.
+    fn reject(&mut self, at: usize, why: Rejected<E>) -> Option<Waker> {
+        let entry = self.ring.get_mut(at)?;
+        let waker = entry.waker.take()?;
+        entry.cell.state.store(REJECTED, Ordering::Release);
+        self.rejected.insert(entry.cell.ticket, why);
+        self.waiting -= 1;
+        Some(waker)
     }
 
     /// Ends every wait with what `rejected` says; returns whom to wake, oldest first.
     pub(super) fn reject_all(&mut self, mut rejected: impl FnMut() -> Rejected<E>) -> Vec<Waker> {
         let mut wakers = Vec::with_capacity(self.len());
-        while self.oldest != NIL {
-            wakers.extend(self.settle(self.oldest, Err(rejected())));
+        for at in 0..self.ring.len() {
+            wakers.extend(self.reject(at, rejected()));
         }
+        self.tidy();
         wakers
     }
 
@@ -326,21 +330,27 @@ impl<E> Queue<E> {
     pub(super) fn expire(&mut self, now: Instant) -> Vec<Waker> {
         let mut due = Vec::new();
         let mut next = None;
-        let mut key = self.oldest;
-        while let Some(node) = self.slab.get(key as usize) {
-            match node.deadline {
-                Some(deadline) if deadline <= now => due.push((deadline, key)),
+        let waiting = self
+            .ring
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.waker.is_some());
+        for (at, entry) in waiting {
+            match entry.deadline {
+                Some(deadline) if deadline <= now => due.push((deadline, at)),
                 later if !in_order(next, later) => next = later,
                 _ if self.sorted => break,
                 _ => {}
             }
-            key = node.younger;
         }
         (self.armed, self.newly_armed) = (next, false);
         due.sort_by_key(|&(deadline, _)| deadline);
-        due.into_iter()
-            .filter_map(|(_, key)| self.settle(key, Err(Rejected::TimedOut)))
-            .collect()
+        let wakers = due
+            .into_iter()
+            .filter_map(|(_, at)| self.reject(at, Rejected::TimedOut))
+            .collect();
+        self.tidy();
+        wakers
     }
 
     /// The instant at which `expire` is to be called; right after it, the earliest deadline of all.

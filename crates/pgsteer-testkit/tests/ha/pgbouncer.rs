@@ -54,6 +54,24 @@ async fn a_repointed_one_leads_new_sessions_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn after_a_promotion_behind_it_its_welcome_still_tells_the_old_role() {
+    let set = HaSet::builder().standbys(1).start();
+    let bouncer = PgBouncer::before(set.node(1));
+    let told = async || {
+        let (client, connection) = tokio_postgres::connect(&bouncer.url(), NoTls).await.unwrap();
+        let told = connection.parameter("in_hot_standby").map(str::to_owned);
+        tokio::spawn(connection);
+        (told, is_standby(&client).await)
+    };
+    let on = Some("on".to_owned());
+    assert_eq!(told().await, (on.clone(), true));
+
+    set.promote(1);
+
+    assert_eq!(told().await, (on, false));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_lets_clients_in_while_the_server_behind_it_is_down() {
     let set = HaSet::builder().standbys(0).start();
     let bouncer = PgBouncer::configured(set.node(0), &[("query_wait_timeout", "1")]);

@@ -24,6 +24,13 @@ pub(super) trait Visitor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadLength;
 
+/// How long a message's body is. The length that is sent counts itself, not the type byte.
+#[inline]
+fn body_length(sent: i32) -> Result<usize, BadLength> {
+    let length = usize::try_from(sent).ok();
+    length.and_then(|length| length.checked_sub(4)).ok_or(BadLength)
+}
+
 /// How far the walk has come.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
@@ -50,6 +57,10 @@ impl Frames {
                 bytes = self.pass_body(bytes, visitor);
                 continue;
             }
+            if let Some(rest) = self.pass_whole(bytes, visitor) {
+                bytes = rest;
+                continue;
+            }
             let wanted = if visitor.typed() { 5 } else { 4 };
             let taken = wanted.min(self.header_length + bytes.len()) - self.header_length;
             self.header[self.header_length..self.header_length + taken].copy_from_slice(&bytes[..taken]);
@@ -62,6 +73,25 @@ impl Frames {
         Ok(())
     }
 
+    /// The everyday case: a message that begins and ends within these bytes passes in one step. Returns what is behind
+    /// it, or nothing if it is to be walked in pieces.
+    #[inline]
+    fn pass_whole<'a>(&self, bytes: &'a [u8], visitor: &mut impl Visitor) -> Option<&'a [u8]> {
+        if self.header_length > 0 || !visitor.typed() {
+            return None;
+        }
+        let (&[kind, first, second, third, fourth], behind) = bytes.split_first_chunk()?;
+        let length = i32::from_be_bytes([first, second, third, fourth]);
+        let body = body_length(length).ok()?;
+        let (body, rest) = behind.split_at_checked(body)?;
+        let shown = visitor.begin(kind).min(body.len());
+        if shown > 0 {
+            visitor.body(&body[..shown]);
+        }
+        visitor.end(kind);
+        Some(rest)
+    }
+
     fn begin(&mut self, wanted: usize, visitor: &mut impl Visitor) -> Result<(), BadLength> {
         let [first, second, third, fourth, fifth] = self.header;
         let (kind, length) = if wanted == 5 {
@@ -69,11 +99,7 @@ impl Frames {
         } else {
             (0, i32::from_be_bytes([first, second, third, fourth]))
         };
-        // The length counts itself, not the type byte.
-        let body = usize::try_from(length)
-            .ok()
-            .and_then(|length| length.checked_sub(4))
-            .ok_or(BadLength)?;
+        let body = body_length(length)?;
         self.header_length = 0;
         self.kind = kind;
         self.body_left = body;

@@ -13,6 +13,7 @@ mod tests;
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -36,8 +37,29 @@ pub(crate) enum StreamEnd {
 }
 
 /// What the tap has seen of one connection. Shared by its driver, its holder and its keeper.
-#[derive(Debug, Default)]
-pub(crate) struct Wire(Mutex<Seen>);
+///
+/// What a pass of the driver asks is in `marks`, which need no lock; the lock is taken when bytes have passed, and by
+/// others who ask.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    /// Written on the driver's task alone, by the tap and by [`Wire::begin_poll`], so plain loads and stores do.
+    marks: AtomicU8,
+    seen: Mutex<Seen>,
+}
+
+/// A request is unanswered or half sent, a message half read, or the wire cannot be read.
+const OPEN: u8 = 1;
+/// The transaction status is not idle, or the wire cannot be read.
+const DIRTY: u8 = 1 << 1;
+/// Terminate has been sent.
+const TERMINATED: u8 = 1 << 2;
+/// A write was refused for now and has not been flushed since.
+const WRITE_BLOCKED: u8 = 1 << 3;
+/// The socket had nothing more to read when it was last asked.
+const DRAINED: u8 = 1 << 4;
+
+/// What [`Seen::marks`] says.
+const SEEN: u8 = OPEN | DIRTY | TERMINATED;
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -48,10 +70,6 @@ struct Seen {
     blind: bool,
     /// The bytes were not the protocol.
     nonsense: bool,
-    /// A write was refused for now and has not been flushed since.
-    write_blocked: bool,
-    /// The socket had nothing more to read when it was last asked.
-    drained: bool,
     end: Option<StreamEnd>,
 }
 
@@ -66,7 +84,20 @@ pub(crate) struct AfterPass {
     pub(crate) terminated: bool,
 }
 
+impl Default for Wire {
+    fn default() -> Self {
+        Wire::of(Seen::default())
+    }
+}
+
 impl Wire {
+    fn of(seen: Seen) -> Self {
+        Wire {
+            marks: AtomicU8::new(seen.marks()),
+            seen: Mutex::new(seen),
+        }
+    }
+
     /// What the server has said so far.
     pub(crate) fn said(&self) -> Said {
         self.seen().backend.said().clone()
@@ -115,31 +146,51 @@ impl Wire {
 
     /// The driver is about to poll: from now on it counts whether the socket is read until it has nothing more.
     pub(crate) fn begin_poll(&self) {
-        self.seen().drained = false;
+        self.mark(DRAINED, 0);
     }
 
-    /// What the pass left behind.
+    /// What the pass left behind. For the driver, on its task.
     pub(crate) fn after_pass(&self) -> AfterPass {
-        let seen = self.seen();
-        let within_message = seen.frontend.is_within_message() || seen.backend.is_within_message();
+        let marks = self.marks.load(Ordering::Relaxed);
         AfterPass {
-            busy: seen.blind
-                || !seen.ledger.is_settled()
-                || within_message
-                || seen.write_blocked
-                || !seen.drained,
-            dirty: seen.blind || seen.backend.said().status != TransactionStatus::Idle,
-            terminated: seen.frontend.has_terminated(),
+            busy: marks & (OPEN | WRITE_BLOCKED) != 0 || marks & DRAINED == 0,
+            dirty: marks & DIRTY != 0,
+            terminated: marks & TERMINATED != 0,
         }
+    }
+
+    /// Sets those of the marks that are asked for, and clears the others of them.
+    fn mark(&self, which: u8, set: u8) {
+        let before = self.marks.load(Ordering::Relaxed);
+        let after = (before & !which) | (set & which);
+        if after != before {
+            self.marks.store(after, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes have passed.
+    fn passed(&self, read: impl FnOnce(&mut Seen)) {
+        let mut seen = self.seen();
+        read(&mut seen);
+        self.mark(SEEN, seen.marks());
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
         // Nothing in here panics; if it did, what was seen until then still stands.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Seen {
+    fn marks(&self) -> u8 {
+        let within_message = self.frontend.is_within_message() || self.backend.is_within_message();
+        let open = self.blind || !self.ledger.is_settled() || within_message;
+        let dirty = self.blind || self.backend.said().status != TransactionStatus::Idle;
+        let terminated = self.frontend.has_terminated();
+        let mark = |is: bool, mark: u8| if is { mark } else { 0 };
+        mark(open, OPEN) | mark(dirty, DIRTY) | mark(terminated, TERMINATED)
+    }
+
     fn sent(&mut self, bytes: &[u8]) {
         if self.blind {
             return;
@@ -202,16 +253,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
         let before = buffer.filled().len();
         let room = buffer.remaining() > 0;
         let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        let mut seen = this.wire.seen();
         match &read {
-            Poll::Pending => seen.drained = true,
-            Poll::Ready(Err(error)) => seen.end = Some(StreamEnd::Io(error.kind())),
+            Poll::Pending => this.wire.mark(DRAINED, DRAINED),
+            Poll::Ready(Err(error)) => this.wire.seen().end = Some(StreamEnd::Io(error.kind())),
             Poll::Ready(Ok(())) => {
                 let bytes = &buffer.filled()[before..];
                 if bytes.is_empty() && room {
-                    seen.end.get_or_insert(StreamEnd::Eof);
+                    this.wire.seen().end.get_or_insert(StreamEnd::Eof);
                 } else {
-                    seen.received(bytes);
+                    this.wire.passed(|seen| seen.received(bytes));
                 }
             }
         }
@@ -223,11 +273,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-        let mut seen = this.wire.seen();
         match &written {
-            Poll::Pending => seen.write_blocked = true,
-            Poll::Ready(Err(error)) => seen.end = Some(StreamEnd::Io(error.kind())),
-            Poll::Ready(Ok(length)) => seen.sent(&bytes[..*length]),
+            Poll::Pending => this.wire.mark(WRITE_BLOCKED, WRITE_BLOCKED),
+            Poll::Ready(Err(error)) => this.wire.seen().end = Some(StreamEnd::Io(error.kind())),
+            Poll::Ready(Ok(length)) => this.wire.passed(|seen| seen.sent(&bytes[..*length])),
         }
         written
     }
@@ -235,10 +284,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
-        let mut seen = this.wire.seen();
-        seen.write_blocked = flushed.is_pending();
+        let blocked = if flushed.is_pending() { WRITE_BLOCKED } else { 0 };
+        this.wire.mark(WRITE_BLOCKED, blocked);
         if let Poll::Ready(Err(error)) = &flushed {
-            seen.end = Some(StreamEnd::Io(error.kind()));
+            this.wire.seen().end = Some(StreamEnd::Io(error.kind()));
         }
         flushed
     }

@@ -49,11 +49,15 @@ fn after(steps: &[Step]) -> Seen {
     seen
 }
 
+/// A drained wire after the login and these steps.
+fn wire_after(steps: &[Step]) -> Wire {
+    let wire = Wire::of(after(steps));
+    wire.mark(DRAINED, DRAINED);
+    wire
+}
+
 fn logged_in() -> Seen {
-    let mut seen = Seen {
-        drained: true,
-        ..Seen::default()
-    };
+    let mut seen = Seen::default();
     play(
         &mut seen,
         &[
@@ -138,7 +142,7 @@ fn the_ready_message_gives_the_transaction_status() {
 /// Covers: E-328
 #[test]
 fn the_status_is_unknown_before_the_first_answer_while_one_is_owed_and_within_a_copy() {
-    let wire = |steps: &[Step]| Wire(Mutex::new(after(steps)));
+    let wire = wire_after;
     assert_eq!(Wire::default().status(), TransactionStatus::Unknown);
     assert_eq!(wire(&[]).status(), TransactionStatus::Idle);
     assert_eq!(
@@ -372,7 +376,7 @@ fn a_length_that_cannot_be_ends_the_reading_for_good() {
         bad.extend(length.to_be_bytes());
         let seen = after(&[Received(bad.clone()), Received(ready(b'I'))]);
         assert!(seen.blind && seen.nonsense, "server: {length}");
-        let wire = Wire(Mutex::new(after(&[Sent(bad)])));
+        let wire = wire_after(&[Sent(bad)]);
         assert!(
             wire.after_pass().busy && wire.after_pass().dirty,
             "client: {length}"
@@ -393,9 +397,9 @@ fn a_huge_length_is_counted_down_and_never_reserved() {
 
 #[test]
 fn a_half_read_message_keeps_the_wire_busy() {
-    let wire = Wire(Mutex::new(after(&[Received(vec![b'N', 0])])));
+    let wire = wire_after(&[Received(vec![b'N', 0])]);
     assert!(wire.after_pass().busy);
-    assert!(!Wire(Mutex::new(after(&[]))).after_pass().busy);
+    assert!(!wire_after(&[]).after_pass().busy);
 }
 
 /// A stream that answers each poll as scripted.
@@ -432,8 +436,8 @@ impl AsyncWrite for Scripted {
 
 /// A tap over a logged-in, drained wire.
 fn tap(scripted: Scripted) -> Tap<Scripted> {
-    let tap = Tap::new(scripted);
-    *tap.wire.seen() = logged_in();
+    let mut tap = Tap::new(scripted);
+    tap.wire = Arc::new(wire_after(&[]));
     tap
 }
 
