@@ -139,6 +139,7 @@ async fn a_certificate_of_another_ca_fails_whatever_the_name() {
     }
 }
 
+/// Covers: E-060, E-062
 #[tokio::test(start_paused = true)]
 async fn without_roots_given_a_certificate_is_checked_only_where_the_mode_says_so() {
     let ca = Authority::new("nobody's");
@@ -347,6 +348,7 @@ async fn a_name_that_no_certificate_can_have_matters_only_where_names_are_checke
     }
 }
 
+/// Covers: E-157
 #[tokio::test(start_paused = true)]
 async fn every_purpose_is_checked_alike() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));

@@ -139,6 +139,7 @@ async fn each_mode_takes_what_it_allows_of_a_server_with_and_without_tls() {
     }
 }
 
+/// Covers: E-063, E-157
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
 async fn a_server_without_tls_that_must_have_it_is_rejected() {
