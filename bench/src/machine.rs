@@ -51,6 +51,8 @@ impl fmt::Display for Machine {
             "bb8",
             "bb8-postgres",
             "sqlx",
+            "failsafe",
+            "recloser",
             "tokio-postgres",
             "tokio",
         ];

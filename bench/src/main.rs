@@ -3,6 +3,7 @@
 //! server of its own for the run. Nothing here is part of the product or of its tests.
 
 mod allocations;
+mod breaker;
 mod contended;
 mod contenders;
 mod failover;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
             Section::SelectOne => select_one::measure(&server, &options, &mut report),
             Section::Sizes => sizes::measure(&options, &mut report),
             Section::Picking => picking::measure(&options, &mut report),
+            Section::Breaker => breaker::measure(&options, &mut report),
         }
     }
     report.end();

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 pub const USAGE: &str = "\
-usage: pgsteer-bench [--quick] [--sections 1,2,3,4,5] [--out FILE]
+usage: pgsteer-bench [--quick] [--sections 1,2,3,4,5,6] [--out FILE]
   --quick     fewer and shorter rounds: for seeing that it works, not for figures
-  --sections  1 get and return, 2 contended, 3 SELECT 1, 4 pool sizes, 5 picking a host; all unless told otherwise
+  --sections  1 get and return, 2 contended, 3 SELECT 1, 4 pool sizes, 5 picking a host,
+              6 circuit breakers; all unless told otherwise
   --out       also writes the report to this file";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +16,16 @@ pub enum Section {
     SelectOne,
     Sizes,
     Picking,
+    Breaker,
 }
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     Section::GetAndReturn,
     Section::Contended,
     Section::SelectOne,
     Section::Sizes,
     Section::Picking,
+    Section::Breaker,
 ];
 
 impl Section {
@@ -33,6 +36,7 @@ impl Section {
             Section::SelectOne => "3. SELECT 1",
             Section::Sizes => "4. Pool sizes",
             Section::Picking => "5. Picking a host",
+            Section::Breaker => "6. Circuit breakers",
         }
     }
 }
