@@ -5,10 +5,10 @@ use std::error::Error as StdError;
 use std::io;
 
 use pgsteer_core::hosts::FailureKind;
-use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
+use pgsteer_core::verdict::{BreakerEffect, Evidence, HostEffect, Stage, verdict};
 use tokio::time::error::Elapsed;
 
-use crate::error::{Error, HostTried};
+use crate::error::{Error, HostTried, failure_in_words};
 
 /// What an error says of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub enum Finding {
 /// | an I/O error, a connection that was lost, a time limit that ran out | [`Down`](Finding::Down) |
 /// | the server ended the session (FATAL), or is starting up | [`Down`](Finding::Down) |
 /// | no connection came free, and none is open because hosts fail | [`Down`](Finding::Down) |
-/// | refused login, no such database | [`Refused`](Finding::Refused) |
+/// | refused login, no such database, too many clients, a cold standby, a write on a standby, the wrong role | [`Refused`](Finding::Refused) |
 /// | any other SQL error | [`Answered`](Finding::Answered) |
 /// | the driver's own complaint about a statement, a value or an answer | [`Refused`](Finding::Refused) |
 /// | no connection came free while others hold them; a closed pool; a bad configuration | [`Nothing`](Finding::Nothing) |
@@ -79,8 +79,8 @@ fn ours_says(error: &Error) -> Finding {
 fn pass_says(tried: &[HostTried]) -> Finding {
     let failed = |tried: &HostTried| match &tried.code {
         Some(sqlstate) => ended_with(sqlstate) == Finding::Down,
-        // One that said what it is has answered.
-        None => tried.role.is_none(),
+        // One that said what it is, or is remembered as full, has answered.
+        None => tried.role.is_none() && tried.state != failure_in_words(FailureKind::Full),
     };
     if tried.iter().any(failed) {
         Finding::Down
@@ -143,21 +143,16 @@ fn ended_with(sqlstate: &str) -> Finding {
 /// taking apart messages, of which nobody can say here whose fault it was.
 fn io_says(error: &io::Error) -> Finding {
     let evidence = Evidence::Io(error.kind());
-    match connect_failure(Stage::SessionSetup, &evidence) {
+    match verdict(Stage::SessionSetup, &evidence).host {
         HostEffect::Failed(FailureKind::Down) => by(Stage::Query, &evidence),
         _ => Finding::Nothing,
     }
 }
 
 fn by(stage: Stage, evidence: &Evidence<'_>) -> Finding {
-    match (stage, evidence) {
-        (Stage::Query, Evidence::Server { fatal: false, .. }) => Finding::Answered,
-        (Stage::Query, _) => Finding::Down,
-        _ => match connect_failure(stage, evidence) {
-            HostEffect::Failed(_) => Finding::Down,
-            // it is there and would not have us
-            HostEffect::JudgeAtEndOfPass | HostEffect::Role(_) => Finding::Refused,
-            HostEffect::Suspect | HostEffect::RoleUnknown | HostEffect::Nothing => Finding::Nothing,
-        },
+    match verdict(stage, evidence).breaker {
+        BreakerEffect::Failure => Finding::Down,
+        BreakerEffect::Neutral => Finding::Refused,
+        BreakerEffect::Success => Finding::Answered,
     }
 }

@@ -74,11 +74,17 @@ async fn a_connect_of_the_drivers_own_that_fails_says_so_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_login_is_a_refusal() {
-    for sqlstate in ["28P01", "28000", "3D000", "42501"] {
+async fn a_refused_login_a_full_server_and_a_cold_standby_are_refusals() {
+    for sqlstate in ["28P01", "28000", "3D000", "42501", "53300", "53400", "57M02"] {
         let error = login_error(Login::fatal(sqlstate)).await;
         assert_eq!(judge(&error), Finding::Refused, "{sqlstate}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_on_a_standby_is_a_refusal() {
+    let error = query_error(Effect::error("25006")).await;
+    assert_eq!(judge(&error), Finding::Refused);
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,6 +182,16 @@ async fn a_pool_whose_login_is_refused_says_that_it_was_refused() {
     let error = pool_error(&sim, config().password("wrong")).await;
     assert!(matches!(error, Error::Login(_)), "{error}");
     assert_eq!(judge(&error), Finding::Refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_whose_servers_are_full_or_cold_never_says_that_they_are_down() {
+    for sqlstate in ["53300", "57M02"] {
+        let sim = sim();
+        sim.server("a").set_login(Login::fatal(sqlstate));
+        let error = pool_error(&sim, config()).await;
+        assert_ne!(judge(&error), Finding::Down, "{sqlstate}: {error}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
