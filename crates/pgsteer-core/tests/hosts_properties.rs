@@ -18,7 +18,7 @@ use hosts_model::{Listed, Model};
 use pgsteer_core::host::{HostKey, NodeType};
 use pgsteer_core::hosts::{
     Action, Addresses, Answer, ClusterOptions, ClusterState, DiscoveredRow, DiscoveryOutcome, FailureKind,
-    HostOrder, LoadBalance, LogEvent, Search, TargetSessionAttrs,
+    Fit, HostOrder, LoadBalance, LogEvent, Role, Search, TargetSessionAttrs,
 };
 use pgsteer_core::topology::{Placement, TopologyKeys};
 use pgsteer_core::verdict::HostEffect;
@@ -79,6 +79,8 @@ struct Expected {
     refresh: bool,
     /// Due hosts are probed without a refresh.
     probe: bool,
+    /// These hosts too, if they are not being probed.
+    asked: BTreeSet<HostKey>,
     /// A line may begin a run of this host: it has just failed in this way.
     failed: Option<(HostKey, FailureKind)>,
     discovery_failed: bool,
@@ -95,6 +97,8 @@ struct History {
     discovery_run: bool,
     ready_actions: usize,
     probe_ids: BTreeSet<u64>,
+    /// Probes that are known to have been stopped already.
+    stopped: BTreeSet<u64>,
 }
 
 fn options(random: &mut Random) -> ClusterOptions {
@@ -114,8 +118,8 @@ fn options(random: &mut Random) -> ClusterOptions {
         ]),
         topology_keys: TopologyKeys::parse(random.one_of(&keys)).expect("keys of a test"),
         fallback_only: random.chance(50),
-        host_order: HostOrder::Listed,
-        role_ttl: Duration::from_secs(10),
+        host_order: random.one_of(&[HostOrder::Listed, HostOrder::Random]),
+        role_ttl: Duration::from_millis(random.one_of(&[0, 1000, 10_000])),
         drain_stale_addresses: false,
         refresh_interval: Duration::from_millis(random.one_of(&[0, 700, 3000, 300_000])),
         failed_host_delay: Duration::from_millis(delay),
@@ -143,6 +147,7 @@ impl History {
             discovery_run: false,
             ready_actions: 0,
             probe_ids: BTreeSet::new(),
+            stopped: BTreeSet::new(),
         };
         history.first_actions();
         history
@@ -160,9 +165,10 @@ impl History {
 
     fn event(&mut self) {
         let expected = match self.random.below(100) {
-            0..30 => self.pick(),
-            30..60 => self.settle_one(),
-            60..68 => self.close_one(),
+            0..28 => self.pick(),
+            28..56 => self.settle_one(),
+            56..62 => self.close_one(),
+            62..68 => self.doubt_something(),
             68..80 => self.wait(),
             80..83 => {
                 self.cluster.refresh(self.now);
@@ -191,37 +197,57 @@ impl History {
             Vec::new()
         };
         let refresh = self.model.pick_refreshes(self.now);
-        let candidates = self.model.candidates(&tried);
-        let search = Search {
-            tried: &tried,
-            avoid: &avoid,
-            ..Search::default()
+        let asked = hosts_model::Search {
+            target: self.random.one_of(&TargetSessionAttrs::ALL),
+            tried,
+            answered: self.random.chance(30),
+            spare: self.random.chance(20),
         };
-        let picked = self.cluster.pick(&search, self.random.next(), self.now);
-        match (picked, candidates) {
+        let draw = self.random.next();
+        let search = Search {
+            target: asked.target,
+            tried: &asked.tried,
+            avoid: &avoid,
+            answered: asked.answered,
+            spare: asked.spare,
+        };
+        // the refresh comes first, and so what it probes is being probed
+        let expected = Expected {
+            refresh,
+            ..Expected::default()
+        };
+        let picked = self.cluster.pick(&search, draw, self.now);
+        self.check_actions(expected);
+        match (picked, self.model.candidates(&asked, self.now)) {
             (Ok(picked), Ok(candidates)) => {
                 let welcome: Vec<HostKey> = candidates
                     .iter()
                     .filter(|key| !avoid.contains(key))
                     .cloned()
                     .collect();
+                let by_load = self.model.are_servers(&candidates);
                 let among = if welcome.is_empty() { candidates } else { welcome };
+                assert!(
+                    among.contains(&picked),
+                    "{picked} is none of {among:?}: {asked:?}"
+                );
                 let least = among.iter().map(|key| self.model.load(key)).min();
-                assert!(among.contains(&picked), "{picked} is none of {among:?}");
-                assert_eq!(
-                    Some(self.model.load(&picked)),
-                    least,
+                assert!(
+                    !by_load || Some(self.model.load(&picked)) == least,
                     "{picked} is not the least loaded of {among:?}"
                 );
                 self.model.reserved.push(picked);
             }
             (Err(no_host), Err(expected)) => assert_eq!(no_host, expected),
-            (picked, candidates) => panic!("picked {picked:?} among {candidates:?}"),
+            (picked, candidates) => panic!("picked {picked:?} among {candidates:?}: {asked:?}"),
         }
-        Expected {
-            refresh,
-            ..Expected::default()
-        }
+        Expected::default()
+    }
+
+    fn any_role(&mut self) -> Role {
+        use Role::{ColdStandby, Primary, ReadOnlyPrimary, Standby};
+        self.random
+            .one_of(&[Primary, Primary, Standby, Standby, ReadOnlyPrimary, ColdStandby])
     }
 
     fn settle_one(&mut self) -> Expected {
@@ -230,18 +256,30 @@ impl History {
         }
         let number = self.random.below(self.model.reserved.len());
         let key = self.model.reserved.swap_remove(number);
-        match self.random.below(10) {
+        let role = self.any_role();
+        match self.random.below(12) {
             0..5 => {
-                self.cluster.opened(&key, None, self.now);
+                let role = Some(role).filter(|role| *role != Role::ColdStandby && self.random.chance(60));
+                self.cluster.opened(&key, role, self.now);
                 self.model.live.push(key.clone());
-                self.model.failures.remove(&key);
-                Expected::default()
+                Expected {
+                    refresh: self.model.works(&key, role, self.now),
+                    ..Expected::default()
+                }
             }
-            5..9 => {
-                let kind = self.random.one_of(&[FailureKind::Down, FailureKind::Rejected]);
+            5..7 => {
+                self.cluster.answered(&key, role, self.now);
+                Expected {
+                    refresh: self.model.works(&key, Some(role), self.now),
+                    ..Expected::default()
+                }
+            }
+            7..11 => {
+                use FailureKind::{Down, Full, NotReady, Rejected};
+                let kind = self.random.one_of(&[Down, Down, Rejected, NotReady, Full]);
                 let refresh = self.model.failure_refreshes(self.now);
                 self.cluster.open_failed(&key, kind, "scripted", self.now);
-                self.model.fail(&key, kind, self.now);
+                self.model.fail(&key, kind, false, self.now);
                 Expected {
                     refresh,
                     failed: Some((key, kind)),
@@ -251,6 +289,45 @@ impl History {
             _ => {
                 self.cluster.cancelled(&key);
                 Expected::default()
+            }
+        }
+    }
+
+    /// Somebody doubts a role, finds that nothing fits, or begins to care for roles, or no longer does.
+    fn doubt_something(&mut self) -> Expected {
+        let key = HostKey::new(self.random.one_of(&HOSTS), 5433);
+        match self.random.below(4) {
+            0 | 3 if !self.model.is_listed(&key) => Expected::default(),
+            0 => {
+                self.cluster.suspect(&key);
+                self.model.doubt(&key);
+                Expected::default()
+            }
+            1 => {
+                self.cluster.nothing_fits(self.now);
+                Expected {
+                    asked: self.model.failed_and_idle(),
+                    ..Expected::default()
+                }
+            }
+            2 => {
+                self.model.watching = !self.model.watching;
+                self.cluster.watch_roles(self.model.watching);
+                Expected::default()
+            }
+            _ => {
+                self.cluster.role_doubted(&key, self.now);
+                self.model.said.remove(&key);
+                let second = Duration::from_secs(1);
+                let earliest = self.model.asked_at.get(&key).map(|at| *at + second);
+                let at = earliest.map_or(self.now, |earliest| earliest.max(self.now));
+                self.model.ask_at.insert(key.clone(), at);
+                let asks = at <= self.now && !self.model.probes.contains_key(&key);
+                Expected {
+                    refresh: self.model.failure_refreshes(self.now),
+                    asked: BTreeSet::from_iter(asks.then_some(key)),
+                    ..Expected::default()
+                }
             }
         }
     }
@@ -290,8 +367,13 @@ impl History {
         if refresh {
             self.model.refresh_timer = None;
         }
+        let own_times = self.model.own_times().into_iter();
         Expected {
             refresh,
+            asked: own_times
+                .filter(|(_, at)| *at <= self.now)
+                .map(|(key, _)| key)
+                .collect(),
             ..Expected::default()
         }
     }
@@ -368,15 +450,18 @@ impl History {
                     });
                 }
             }
-            let gone: Vec<HostKey> = self
-                .model
-                .failures
-                .keys()
-                .filter(|key| !self.model.is_listed(key))
-                .cloned()
-                .collect();
+            let known = self.model.failures.keys().chain(self.model.said.keys());
+            let known = known
+                .chain(self.model.ask_at.keys())
+                .chain(self.model.asked_at.keys());
+            let gone: Vec<HostKey> = known.filter(|key| !self.model.is_listed(key)).cloned().collect();
             for key in gone {
                 self.model.failures.remove(&key);
+                self.model.said.remove(&key);
+                self.model.ask_at.remove(&key);
+                if self.model.load(&key) == 0 {
+                    self.model.asked_at.remove(&key);
+                }
             }
             let model = &self.model;
             self.runs.retain(|key, _| model.is_listed(key));
@@ -385,27 +470,44 @@ impl History {
     }
 
     fn end_probe(&mut self) -> Expected {
-        let running: Vec<(HostKey, u64)> = self
+        let running: Vec<(HostKey, (u64, bool))> = self
             .model
             .probes
             .iter()
-            .map(|(key, id)| (key.clone(), *id))
+            .map(|(key, probe)| (key.clone(), *probe))
             .collect();
         if running.is_empty() {
             return Expected::default();
         }
-        let (key, id) = self.random.one_of(&running);
+        let (key, (id, early)) = self.random.one_of(&running);
         self.model.probes.remove(&key);
-        if self.random.chance(50) {
-            self.model.failures.remove(&key);
-            self.cluster
-                .probe_finished(&key, id, Ok(Answer::default()), self.now);
-            return Expected::default();
+        let role = self.any_role();
+        if self.random.chance(60) {
+            let cold = role == Role::ColdStandby;
+            let role = Some(role).filter(|_| cold || self.random.chance(80));
+            let answer = match role {
+                Some(role) if cold => Err((HostEffect::Role(role), "57M02".to_owned())),
+                role => Ok(Answer { role, timeline: None }),
+            };
+            self.cluster.probe_finished(&key, id, answer, self.now);
+            return Expected {
+                refresh: self.model.works(&key, role, self.now),
+                ..Expected::default()
+            };
         }
-        let kind = self.random.one_of(&[FailureKind::Down, FailureKind::Rejected]);
-        self.model.fail(&key, kind, self.now);
-        let failure = (HostEffect::Failed(kind), "scripted".to_owned());
-        self.cluster.probe_finished(&key, id, Err(failure), self.now);
+        let effect = self.random.one_of(&[
+            HostEffect::Failed(FailureKind::Down),
+            HostEffect::Failed(FailureKind::NotReady),
+            HostEffect::JudgeAtEndOfPass,
+        ]);
+        self.cluster
+            .probe_finished(&key, id, Err((effect, "scripted".to_owned())), self.now);
+        let kind = match effect {
+            HostEffect::Failed(kind) => kind,
+            _ if !self.model.failures.contains_key(&key) => return Expected::default(),
+            _ => FailureKind::Rejected,
+        };
+        self.model.fail(&key, kind, early, self.now);
         Expected {
             failed: Some((key, kind)),
             ..Expected::default()
@@ -433,11 +535,24 @@ impl History {
     }
 
     fn check_actions(&mut self, expected: Expected) {
-        let due = if expected.refresh || expected.probe {
-            self.model.due(self.now)
-        } else {
-            Vec::new()
-        };
+        let actions = self.cluster.take_actions();
+        // a host whose probe ends here may be probed anew at once
+        for action in &actions {
+            if let Action::StopProbe { key, id } = action {
+                let is_known = self
+                    .model
+                    .probes
+                    .get(key)
+                    .is_some_and(|(running, _)| running == id);
+                self.stopped
+                    .extend(is_known.then(|| self.model.probes.remove(key)).map(|_| *id));
+            }
+        }
+        let mut due = expected.asked.clone();
+        if expected.refresh || expected.probe {
+            due.extend(self.model.due(self.now));
+        }
+        let rivals = self.model.rivals();
         let mut starts_discovery =
             expected.refresh && self.model.discovers() && !self.model.discovery_running;
         if expected.refresh {
@@ -452,8 +567,8 @@ impl History {
                 _ => {}
             }
         }
-        let mut probed = Vec::new();
-        for action in self.cluster.take_actions() {
+        let mut probed = BTreeSet::new();
+        for action in actions {
             match action {
                 Action::Ready => self.ready_actions += 1,
                 Action::StartDiscovery { targets, limit } => {
@@ -472,28 +587,46 @@ impl History {
                 }
                 Action::Changed => {}
                 Action::ResolveNames { .. } => panic!("no names are to be looked up"),
-                Action::StartProbe { key, id, limit, .. } => {
+                Action::StartProbe {
+                    key,
+                    id,
+                    limit,
+                    ask_role,
+                    ask_timeline,
+                } => {
                     assert!(self.probe_ids.insert(id), "probe {id} is given twice");
                     assert_eq!(limit, self.model.options.connect_timeout * 2);
+                    let doubted = self.model.ask_at.remove(&key).is_some();
+                    if doubted {
+                        self.model.asked_at.insert(key.clone(), self.now);
+                    }
+                    assert_eq!(ask_role, self.model.watching || doubted);
+                    let failed = self.model.failures.get(&key);
+                    let early = failed.is_some_and(|failed| failed.next_probe > self.now);
                     assert!(
-                        self.model.probes.insert(key.clone(), id).is_none(),
+                        self.model.probes.insert(key.clone(), (id, early)).is_none(),
                         "a second probe of {key}"
                     );
-                    probed.push(key);
+                    assert_eq!(ask_timeline, rivals.contains(&key));
+                    // primaries may be asked for their timelines beside what is due
+                    if !ask_timeline || due.contains(&key) {
+                        probed.insert(key);
+                    }
                 }
                 Action::StopProbe { key, id } => {
-                    assert_eq!(
-                        self.model.probes.remove(&key),
-                        Some(id),
-                        "{key} is not being probed"
+                    if !self.stopped.remove(&id) {
+                        let stopped = self.model.probes.remove(&key).map(|(id, _)| id);
+                        assert_eq!(stopped, Some(id), "{key} is not being probed");
+                    }
+                    assert!(
+                        !self.model.failures.contains_key(&key),
+                        "{key} has failed and was to be probed"
                     );
-                    assert!(self.model.works(&key), "{key} has failed and was to be probed");
                 }
                 Action::Log(line) => self.check_line(line, &expected),
             }
         }
         assert!(!starts_discovery, "no discovery was started");
-        probed.sort();
         assert_eq!(probed, due, "hosts probed, and hosts due for it");
     }
 
@@ -501,6 +634,8 @@ impl History {
         let (host, kind) = match line {
             LogEvent::Down { host, .. } => (host, FailureKind::Down),
             LogEvent::Rejected { host, .. } => (host, FailureKind::Rejected),
+            LogEvent::NotReady { host, .. } => (host, FailureKind::NotReady),
+            LogEvent::Full { host, .. } => (host, FailureKind::Full),
             LogEvent::RunEnded {
                 host, kind, failures, ..
             } => {
@@ -542,7 +677,26 @@ impl History {
     }
 
     fn check_state(&self) {
-        let known = self.cluster.snapshot(TargetSessionAttrs::Any, self.now);
+        let target = TargetSessionAttrs::ALL[self.ready_actions + self.model.live.len() % 7];
+        let known = self.cluster.snapshot(target, self.now);
+        let said: Vec<_> = self
+            .model
+            .said
+            .iter()
+            .map(|(key, said)| (key, said.role, said.at))
+            .collect();
+        let roles: Vec<_> = known
+            .roles
+            .iter()
+            .map(|(key, seen)| (key, seen.role, seen.at))
+            .collect();
+        assert_eq!(roles, said);
+        let unfit: Vec<_> = said
+            .iter()
+            .filter(|(_, role, _)| target.fit(*role) == Fit::Unfit)
+            .map(|(key, ..)| (*key).clone())
+            .collect();
+        assert_eq!(known.unfit, unfit);
         assert_eq!(known.counts, Model::tally(&self.model.live));
         assert_eq!(known.pending, Model::tally(&self.model.reserved));
         assert_eq!(known.discovered, self.model.discovered);
@@ -562,19 +716,18 @@ impl History {
             .map(|(key, was)| (key, was.kind, was.consecutive, was.next_probe))
             .collect();
         assert_eq!(failures, expected);
-        assert!(
-            self.model.probes.keys().all(|key| !self.model.works(key)),
-            "a working host is being probed"
-        );
-
-        let placement = self.model.candidates(&[]).unwrap_or_default();
+        let search = hosts_model::Search {
+            target,
+            ..hosts_model::Search::default()
+        };
+        let placement = self.model.candidates(&search, self.now).unwrap_or_default();
         let mut sorted = (known.placement.clone(), placement);
         sorted.0.sort();
         sorted.1.sort();
         assert_eq!(sorted.0, sorted.1);
         for host in &known.placement {
             assert!(
-                known.allowed.contains(host),
+                known.allowed.contains(host) || known.unfit.contains(host),
                 "{host} may be opened to but not stayed on: {:?}",
                 known.allowed
             );
@@ -586,14 +739,19 @@ impl History {
             "a host is named twice: {:?}",
             known.allowed
         );
-        assert_eq!(allowed, self.model.allowed());
-        let (next, refresh) = (self.cluster.next_timer(), self.model.refresh_timer);
-        assert!(
-            refresh.is_none_or(|at| next.is_some_and(|next| next <= at)),
-            "{refresh:?} would be missed"
+        assert_eq!(allowed, self.model.allowed(target), "{target}");
+        assert!(known.unfit.iter().all(|host| !allowed.contains(host)));
+        let own_times = self.model.own_times().into_iter().map(|(_, at)| at);
+        let (next, first) = (
+            self.cluster.next_timer(),
+            self.model.refresh_timer.into_iter().chain(own_times).min(),
         );
         assert!(
-            next == refresh || next.is_some_and(|_| !self.runs.is_empty() || self.discovery_run),
+            first.is_none_or(|at| next.is_some_and(|next| next <= at)),
+            "{first:?} would be missed"
+        );
+        assert!(
+            next == first || next.is_some_and(|_| !self.runs.is_empty() || self.discovery_run),
             "{next:?}"
         );
     }

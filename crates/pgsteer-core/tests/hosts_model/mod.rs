@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use pgsteer_core::host::{HostKey, NodeType};
-use pgsteer_core::hosts::{ClusterOptions, FailureKind, LoadBalance, NoHost, Refused};
+use pgsteer_core::hosts::{
+    ClusterOptions, FailureKind, Fit, HostOrder, LoadBalance, NoHost, Refused, Role, TargetSessionAttrs,
+};
 use pgsteer_core::topology::Placement;
 
 /// A discovered server.
@@ -21,7 +23,26 @@ pub(crate) struct Listed {
 pub(crate) struct Failed {
     pub(crate) kind: FailureKind,
     pub(crate) consecutive: u32,
+    pub(crate) of_kind: u32,
     pub(crate) next_probe: Instant,
+}
+
+/// What a host last said it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    pub(crate) role: Role,
+    pub(crate) at: Instant,
+    /// Something has happened since that makes it doubtful.
+    pub(crate) doubtful: bool,
+}
+
+/// One search, as far as it has come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) target: TargetSessionAttrs,
+    pub(crate) tried: Vec<HostKey>,
+    pub(crate) answered: bool,
+    pub(crate) spare: bool,
 }
 
 pub(crate) struct Model {
@@ -39,7 +60,13 @@ pub(crate) struct Model {
     /// Every reservation by its host.
     pub(crate) reserved: Vec<HostKey>,
     pub(crate) failures: BTreeMap<HostKey, Failed>,
-    pub(crate) probes: BTreeMap<HostKey, u64>,
+    /// The probe of each host, and whether it began before the host's delay was over.
+    pub(crate) probes: BTreeMap<HostKey, (u64, bool)>,
+    pub(crate) said: BTreeMap<HostKey, Said>,
+    pub(crate) watching: bool,
+    /// When hosts whose role was doubted are to be asked, and when they last were.
+    pub(crate) ask_at: BTreeMap<HostKey, Instant>,
+    pub(crate) asked_at: BTreeMap<HostKey, Instant>,
 }
 
 impl Model {
@@ -59,6 +86,10 @@ impl Model {
             reserved: Vec::new(),
             failures: BTreeMap::new(),
             probes: BTreeMap::new(),
+            said: BTreeMap::new(),
+            watching: false,
+            ask_at: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
         };
         if !discovers {
             model.arm_refresh_timer(now);
@@ -73,10 +104,6 @@ impl Model {
 
     pub(crate) fn discovers(&self) -> bool {
         self.options.load_balance != LoadBalance::Off
-    }
-
-    pub(crate) fn works(&self, key: &HostKey) -> bool {
-        !self.failures.contains_key(key)
     }
 
     pub(crate) fn is_listed(&self, key: &HostKey) -> bool {
@@ -99,31 +126,125 @@ impl Model {
         counts
     }
 
-    /// One more failure in a row.
-    pub(crate) fn fail(&mut self, key: &HostKey, kind: FailureKind, now: Instant) {
-        let consecutive = self.failures.get(key).map_or(0, |failed| failed.consecutive) + 1;
-        let mut delay = self.options.failed_host_delay;
-        if let Some(cap) = self.options.failed_host_max_delay {
-            for _ in 1..consecutive {
-                delay = (delay * 2).min(cap);
-            }
-        }
+    /// One more failure in a row, unless it is only another look before the delay was over.
+    pub(crate) fn fail(&mut self, key: &HostKey, kind: FailureKind, early: bool, now: Instant) {
+        let before = self.failures.get(key);
+        let same = before.filter(|failed| failed.kind == kind);
+        let more = u32::from(!(early && same.is_some()));
+        let consecutive = before.map_or(0, |failed| failed.consecutive) + more;
+        let of_kind = same.map_or(0, |failed| failed.of_kind) + more;
+        let base = self.options.failed_host_delay;
+        let doubling = |first: Duration, cap: Duration, times: u32| {
+            (1..times).fold(first, |delay, _| (delay * 2).min(cap.max(first)))
+        };
+        let (soon, later) = (Duration::from_millis(100), Duration::from_millis(500));
+        let delay = match (kind, self.options.failed_host_max_delay) {
+            (FailureKind::NotReady, _) => doubling(soon, base, of_kind),
+            (FailureKind::Full, _) => doubling(later, base, of_kind),
+            (_, Some(cap)) => doubling(base, cap, consecutive),
+            (_, None) => base,
+        };
         self.failures.insert(
             key.clone(),
             Failed {
                 kind,
                 consecutive,
+                of_kind,
                 next_probe: now + delay,
             },
         );
+        self.doubt(key);
+    }
+
+    pub(crate) fn doubt(&mut self, key: &HostKey) {
+        if let Some(said) = self.said.get_mut(key) {
+            said.doubtful = true;
+        }
+    }
+
+    /// The host works, and said what it is, if it was asked. Answers whether a refresh must start for that.
+    pub(crate) fn works(&mut self, key: &HostKey, role: Option<Role>, now: Instant) -> bool {
+        self.failures.remove(key);
+        let before = self.said.get(key).map(|said| said.role);
+        match role {
+            Some(role) => {
+                let said = Said {
+                    role,
+                    at: now,
+                    doubtful: false,
+                };
+                self.said.insert(key.clone(), said);
+                self.ask_at.remove(key);
+            }
+            None if before == Some(Role::ColdStandby) => {
+                self.said.remove(key);
+            }
+            None => {}
+        }
+        let changed = role.is_some() && before.is_some() && before != role;
+        changed && self.watching && self.failure_refreshes(now)
+    }
+
+    pub(crate) fn is_fresh(&self, key: &HostKey, now: Instant) -> bool {
+        self.said
+            .get(key)
+            .is_some_and(|said| !said.doubtful && now < said.at + self.options.role_ttl)
+    }
+
+    fn probe_may_start(&self, key: &HostKey) -> bool {
+        !self.probes.contains_key(key) && self.is_listed(key)
     }
 
     /// Hosts a refresh now must begin to probe.
-    pub(crate) fn due(&self, now: Instant) -> Vec<HostKey> {
-        let due = self.failures.iter().filter(|(key, failed)| {
-            failed.next_probe <= now && !self.probes.contains_key(*key) && self.is_listed(key)
+    pub(crate) fn due(&self, now: Instant) -> BTreeSet<HostKey> {
+        let known = self
+            .seeds
+            .iter()
+            .chain(self.servers.iter().map(|server| &server.key));
+        let due = known.filter(|key| match self.failures.get(*key) {
+            Some(failed) => failed.next_probe <= now,
+            None => {
+                let primary = self.said.get(*key).is_none_or(|said| said.role.is_primary());
+                let asked_elsewhere = self.ask_at.contains_key(*key) || (self.discovered && primary);
+                self.watching && !asked_elsewhere && !self.is_fresh(key, now)
+            }
         });
-        due.map(|(key, _)| key.clone()).collect()
+        due.filter(|key| self.probe_may_start(key)).cloned().collect()
+    }
+
+    /// Hosts that failed, of which each must be probed when nothing fits.
+    pub(crate) fn failed_and_idle(&self) -> BTreeSet<HostKey> {
+        let failed = self.failures.keys();
+        failed.filter(|key| self.probe_may_start(key)).cloned().collect()
+    }
+
+    /// When each host is probed without anybody's doing.
+    pub(crate) fn own_times(&self) -> Vec<(HostKey, Instant)> {
+        let soon = self
+            .failures
+            .iter()
+            .filter(|(_, failed)| matches!(failed.kind, FailureKind::NotReady | FailureKind::Full));
+        let soon = soon.map(|(key, failed)| (key.clone(), failed.next_probe));
+        let doubted = self.ask_at.iter().map(|(key, at)| (key.clone(), *at));
+        soon.chain(doubted)
+            .filter(|(key, _)| self.probe_may_start(key))
+            .collect()
+    }
+
+    /// Seeds that are primaries and work: more than one of them is asked for its timeline.
+    pub(crate) fn rivals(&self) -> Vec<HostKey> {
+        let is_primary = |key: &&HostKey| {
+            self.works_now(key) && self.said.get(*key).is_some_and(|said| said.role.is_primary())
+        };
+        let rivals: Vec<HostKey> = self.seeds.iter().filter(is_primary).cloned().collect();
+        if self.discovered || !self.watching || rivals.len() < 2 {
+            return Vec::new();
+        }
+        rivals
+    }
+
+    fn works_now(&self, key: &HostKey) -> bool {
+        !self.failures.contains_key(key)
     }
 
     pub(crate) fn targets(&self) -> Vec<HostKey> {
@@ -204,39 +325,148 @@ impl Model {
         }
     }
 
+    fn fit(&self, key: &HostKey, target: TargetSessionAttrs) -> Option<Fit> {
+        match self.said.get(key) {
+            Some(said) => Some(target.fit(said.role)),
+            None if target == TargetSessionAttrs::Any => Some(Fit::Wanted),
+            None => None,
+        }
+    }
+
+    /// The hosts in turns by what they said, the best first. A spreading search does not tell apart what is wanted from
+    /// what may be.
+    fn turns(&self, hosts: Vec<HostKey>, spreads: bool, search: &Search, now: Instant) -> Vec<Vec<HostKey>> {
+        let pick = |fit: Option<Fit>, fresh: &[bool]| -> Vec<HostKey> {
+            let belongs = |key: &&HostKey| {
+                self.fit(key, search.target) == fit && fresh.contains(&self.is_fresh(key, now))
+            };
+            hosts.iter().filter(belongs).cloned().collect()
+        };
+        let (stale, any) = (&[false][..], &[false, true][..]);
+        let wanted = pick(Some(Fit::Wanted), any);
+        let unknown = pick(None, any);
+        let accepted = pick(Some(Fit::Accepted), if search.spare { stale } else { any });
+        let unfit = pick(Some(Fit::Unfit), stale);
+        let surely_unfit = if search.spare {
+            Vec::new()
+        } else {
+            pick(Some(Fit::Unfit), &[true])
+        };
+        let mut turns = match spreads {
+            true => vec![
+                hosts
+                    .iter()
+                    .filter(|key| wanted.contains(key) || unknown.contains(key))
+                    .cloned()
+                    .collect(),
+            ],
+            false => vec![wanted, unknown],
+        };
+        turns.extend([accepted, unfit, surely_unfit]);
+        turns
+    }
+
     /// What a pick chooses among, before load and avoiding.
-    pub(crate) fn candidates(&self, tried: &[HostKey]) -> Result<Vec<HostKey>, NoHost> {
+    pub(crate) fn candidates(&self, search: &Search, now: Instant) -> Result<Vec<HostKey>, NoHost> {
         let (groups, end) = self.order();
-        for group in groups {
-            let usable: Vec<HostKey> = group
-                .into_iter()
-                .filter(|key| self.works(key) && !tried.contains(key))
-                .collect();
-            if !usable.is_empty() {
-                return Ok(usable);
+        let usable = |key: &&HostKey| self.works_now(key) && !search.tried.contains(key);
+        let servers: Vec<HostKey> = self
+            .servers
+            .iter()
+            .map(|server| &server.key)
+            .filter(usable)
+            .cloned()
+            .collect();
+        for turn in self.turns(servers, true, search, now) {
+            for group in &groups {
+                let found: Vec<HostKey> = group.iter().filter(|key| turn.contains(key)).cloned().collect();
+                if !found.is_empty() {
+                    return Ok(found);
+                }
             }
         }
         if let Some(refusal) = end {
-            return Err(refusal);
+            return Err(self.or_not_ready(refusal));
         }
-        let untried = || self.seeds.iter().filter(|key| !tried.contains(key));
-        let seed = untried().find(|key| self.works(key)).or_else(|| untried().next());
-        seed.map(|key| vec![key.clone()]).ok_or(NoHost::NoServer)
+        let random = self.options.host_order == HostOrder::Random;
+        let seeds: Vec<HostKey> = self.seeds.iter().filter(usable).cloned().collect();
+        let mut turns = self.turns(seeds, random, search, now);
+        let left_out = |key: &HostKey| {
+            search.spare
+                || (search.answered && (self.probes.contains_key(key) || self.failures[key].next_probe > now))
+        };
+        let failed = self
+            .seeds
+            .iter()
+            .filter(|key| !self.works_now(key) && !search.tried.contains(key));
+        turns.push(failed.filter(|key| !left_out(key)).cloned().collect());
+        let turn = turns
+            .into_iter()
+            .find(|turn| !turn.is_empty())
+            .ok_or(NoHost::NoServer)?;
+        Ok(if random { turn } else { turn[..1].to_vec() })
     }
 
-    /// Where connections may stay: the first group there is, the first in which something works, and, if nothing does, some
-    /// seeds.
-    pub(crate) fn allowed(&self) -> BTreeSet<HostKey> {
+    /// A refusal gives hope if a server that the mode takes is starting up or full.
+    fn or_not_ready(&self, refusal: NoHost) -> NoHost {
+        let taken: Vec<HostKey> = self.order().0.concat();
+        let is_coming = |key: &HostKey| {
+            let kind = self.failures.get(key).map(|failed| failed.kind);
+            matches!(kind, Some(FailureKind::NotReady | FailureKind::Full))
+        };
+        match refusal {
+            NoHost::NoNode(refused) if taken.iter().any(is_coming) => NoHost::NotReady(refused),
+            other => other,
+        }
+    }
+
+    /// Whether what is chosen among are servers, of which the least loaded is taken.
+    pub(crate) fn are_servers(&self, keys: &[HostKey]) -> bool {
+        keys.iter()
+            .all(|key| self.servers.iter().any(|server| server.key == *key) && self.works_now(key))
+    }
+
+    /// Where connections may stay: the best group there is, the best in which something works, and, if nothing does, some
+    /// seeds. Nothing stays on what is known to be unfit.
+    pub(crate) fn allowed(&self, target: TargetSessionAttrs) -> BTreeSet<HostKey> {
         let (groups, end) = self.order();
-        let healthy = groups.iter().find(|group| !group.is_empty());
-        let serving = groups
+        let levels = |spreads: bool| -> Vec<Vec<Option<Fit>>> {
+            match spreads {
+                true => vec![vec![Some(Fit::Wanted), None], vec![Some(Fit::Accepted)]],
+                false => vec![vec![Some(Fit::Wanted)], vec![None], vec![Some(Fit::Accepted)]],
+            }
+        };
+        let best = |groups: &[Vec<HostKey>], spreads: bool, must_work: bool| -> Vec<HostKey> {
+            let good = |key: &&HostKey| !must_work || self.works_now(key);
+            for fits in levels(spreads) {
+                for group in groups {
+                    let members = group.iter().filter(|key| fits.contains(&self.fit(key, target)));
+                    if members.clone().any(|key| good(&key)) {
+                        return members.cloned().collect();
+                    }
+                }
+            }
+            Vec::new()
+        };
+        let serving = best(&groups, true, true);
+        let mut allowed: BTreeSet<HostKey> = best(&groups, true, false).into_iter().collect();
+        allowed.extend(serving.iter().cloned());
+        if !serving.is_empty() || end.is_some() {
+            return allowed;
+        }
+        let random = self.options.host_order == HostOrder::Random;
+        let seeds = vec![self.seeds.clone()];
+        let (there, working) = (best(&seeds, random, false), best(&seeds, random, true));
+        let fit = self
+            .seeds
             .iter()
-            .find(|group| group.iter().any(|key| self.works(key)));
-        let mut allowed: BTreeSet<HostKey> = healthy.into_iter().chain(serving).flatten().cloned().collect();
-        if serving.is_none() && end.is_none() {
-            match self.seeds.iter().find(|key| self.works(key)) {
-                Some(working) => allowed.extend([self.seeds[0].clone(), working.clone()]),
-                None => allowed.extend(self.seeds.iter().cloned()),
+            .filter(|key| self.fit(key, target) != Some(Fit::Unfit));
+        match (working.iter().find(|key| self.works_now(key)), random) {
+            (None, _) => allowed.extend(fit.cloned()),
+            (Some(_), true) => allowed.extend(there.into_iter().chain(working)),
+            (Some(first), false) => {
+                allowed.insert(first.clone());
+                allowed.insert(there[0].clone());
             }
         }
         allowed
