@@ -223,10 +223,12 @@ fn a_connection_somebody_took_in_the_moment_its_host_became_unfit_goes_when_it_c
     assert_eq!(rig.actions(), [Action::Retire { slot: 0 }]);
 }
 
+/// Where the connections to a host go, what its name resolves to now, and which of them are moved.
+type Moved<'a> = (&'a [Option<&'a str>], &'a [&'a str], &'a [u32]);
+
 #[test]
 fn a_connection_to_an_address_that_the_name_no_longer_has_is_a_stray() {
-    // the addresses of the connections to a, what its name resolves to now, which go
-    let table: [(&[Option<&str>], &[&str], &[u32]); 6] = [
+    let table: [Moved<'_>; 6] = [
         (
             &[Some("10.0.0.1"), Some("10.0.0.2")],
             &["10.0.0.1", "10.0.0.2"],

@@ -106,7 +106,9 @@ impl ClusterState {
             believed: true,
             timeline_asked: before.is_some_and(|known| known.timeline_asked),
         });
-        host.ask_at = None;
+        if host.ask_at.take().is_some() {
+            self.find_probe_timer();
+        }
         let is_same = before.is_some_and(|known| known.seen.timeline == seen.timeline);
         if is_same {
             return;
