@@ -45,6 +45,19 @@ async fn each_mode_is_encrypted_clear_or_refused_as_the_server_allows() {
     }
 }
 
+/// Covers: E-064
+#[test]
+fn a_mode_that_is_none_is_refused_by_name() {
+    let error = "postgresql://app@db/?sslmode=yes"
+        .parse::<pgsteer::Config>()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("sslmode") && error.contains("yes") && error.contains("verify-full"),
+        "{error}"
+    );
+}
+
 /// PostgreSQL before 17 takes the handshake for a broken login and hangs up.
 #[tokio::test(flavor = "multi_thread")]
 async fn direct_negotiation_with_an_older_server_fails_and_says_why() {
