@@ -191,6 +191,11 @@ impl Shared {
         self.with_state(|state, now| state.refresh(now));
     }
 
+    /// The host refused a write to somebody who took it for a primary.
+    pub(crate) fn role_doubted(&self, host: &HostKey) {
+        self.with_state(|state, now| state.role_doubted(host, now));
+    }
+
     /// Roles are looked at for as long as anybody's target asks for them.
     pub(super) fn watch_roles(&self, on: bool) {
         self.with_state(|state, _| state.watch_roles(on));

@@ -24,6 +24,10 @@ pub(crate) trait Owner: Send + Sync {
     /// for the keeper.
     fn hand_over(&self);
 
+    /// The server refused a write because the session takes none: it may not be what it was taken for. Called once, and
+    /// before the session can be given to anybody else.
+    fn role_doubted(&self);
+
     /// The connection has ended and its socket is closed. `owned`: the slot was parked and is now the callee's.
     fn ended(&self, reason: EndReason, owned: bool);
 }

@@ -40,6 +40,8 @@ pub(crate) struct Driver {
     last_words: Option<LastWords>,
     notifications: Option<mpsc::UnboundedSender<Notification>>,
     close_by: Option<Pin<Box<Sleep>>>,
+    /// The owner has been told that the server may not be what it was taken for.
+    told_of_doubt: bool,
 }
 
 impl Driver {
@@ -53,6 +55,7 @@ impl Driver {
             last_words: None,
             notifications: None,
             close_by: None,
+            told_of_doubt: false,
         }
     }
 
@@ -124,6 +127,13 @@ impl Driver {
             }
         }
         let after = self.wire.after_pass();
+        // Before the session counts as quiet, so that nobody else gets it.
+        if after.role_doubted && !self.told_of_doubt {
+            if let Some(owner) = self.control.owner() {
+                self.told_of_doubt = true;
+                owner.role_doubted();
+            }
+        }
         match session.end_pass(after.busy, after.dirty) {
             // Whatever woke the session has woken this task too: the next pass comes by itself.
             PassEnd::Again | PassEnd::Rest => {}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::Snapshot;
+use pgsteer_core::hosts::{Fit, Role, Snapshot};
 use pgsteer_core::pool::planner::{Planner, PoolView};
 use pgsteer_core::pool::{self, GivenBack, Lease, Session, Slots};
 use tokio::sync::{Notify, mpsc, watch};
@@ -378,6 +378,12 @@ impl Inner {
         };
         *shared = Some((now, diagnosis.clone()));
         diagnosis
+    }
+
+    /// Whether connections are wanted on a server that takes writes, so that one that takes none is on the wrong one.
+    pub(super) fn wants_writes(&self) -> bool {
+        let target = self.settings.target_session_attrs;
+        target.asks() && target.fit(Role::Primary) == Fit::Wanted && target.fit(Role::Standby) != Fit::Wanted
     }
 
     /// The pool's target, if the last connect found nothing that fits it.

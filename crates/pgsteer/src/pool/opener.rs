@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pgsteer_core::host::HostKey;
+use pgsteer_core::pool::Session;
 use pgsteer_core::pool::planner::OpenFailure;
 use pgsteer_core::verdict::HostEffect;
 
@@ -50,6 +51,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 slot,
                 epoch,
                 host: key.clone(),
+                session: dialled.session.clone(),
             };
             if dialled.handle.attach(Arc::new(owner)).is_err() {
                 // It has ended already: the report's drop says that nothing came of this open.
@@ -129,6 +131,7 @@ struct SlotOwner {
     slot: u32,
     epoch: u64,
     host: HostKey,
+    session: Arc<Session>,
 }
 
 impl Owner for SlotOwner {
@@ -144,6 +147,13 @@ impl Owner for SlotOwner {
                 lease,
                 discarded: false,
             });
+        }
+    }
+
+    fn role_doubted(&self) {
+        if self.pool.wants_writes() {
+            self.session.retire();
+            self.pool.cluster.shared().role_doubted(&self.host);
         }
     }
 

@@ -3,6 +3,8 @@
 //! Of a body at most the first 256 bytes are looked at, in a fixed buffer. Nothing here allocates or fails on what a
 //! server sends; a length that cannot be is reported once.
 
+use pgsteer_core::verdict::doubts_role;
+
 use super::frames::{BadLength, Frames, Visitor};
 use super::ledger::Ledger;
 
@@ -143,6 +145,8 @@ pub(crate) struct Said {
     pub(crate) default_transaction_read_only: Option<bool>,
     /// A ReadyForQuery came that nothing had asked for.
     pub(crate) answered_unasked: bool,
+    /// A write has been refused because the session takes none.
+    pub(crate) role_doubted: bool,
 }
 
 /// The server's side of the wire.
@@ -261,7 +265,9 @@ impl Visitor for Reading<'_> {
                 self.said.copy = CopyState::None;
             }
             b'E' => {
-                self.said.error = report(body).or(self.said.error);
+                let report = report(body);
+                self.said.role_doubted |= report.is_some_and(|error| doubts_role(error.sqlstate.as_str()));
+                self.said.error = report.or(self.said.error);
                 self.said.copy = CopyState::None;
             }
             b'N' => self.said.notice = report(body).or(self.said.notice),

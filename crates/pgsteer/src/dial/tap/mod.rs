@@ -58,8 +58,11 @@ const WRITE_BLOCKED: u8 = 1 << 3;
 /// The socket had nothing more to read when it was last asked.
 const DRAINED: u8 = 1 << 4;
 
+/// A write has been refused because the session takes none.
+const ROLE_DOUBTED: u8 = 1 << 5;
+
 /// What [`Seen::marks`] says.
-const SEEN: u8 = OPEN | DIRTY | TERMINATED;
+const SEEN: u8 = OPEN | DIRTY | TERMINATED | ROLE_DOUBTED;
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -82,6 +85,8 @@ pub(crate) struct AfterPass {
     pub(crate) dirty: bool,
     /// Terminate has been sent.
     pub(crate) terminated: bool,
+    /// A write has been refused, at any time, because the session takes none.
+    pub(crate) role_doubted: bool,
 }
 
 impl Default for Wire {
@@ -134,6 +139,11 @@ impl Wire {
         self.seen().frontend.has_terminated()
     }
 
+    /// Whether a write has been refused, at any time, because the session takes none.
+    pub(crate) fn is_role_doubted(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) & ROLE_DOUBTED != 0
+    }
+
     /// How the stream ended, if it has.
     pub(crate) fn end(&self) -> Option<StreamEnd> {
         self.seen().end
@@ -156,6 +166,7 @@ impl Wire {
             busy: marks & (OPEN | WRITE_BLOCKED) != 0 || marks & DRAINED == 0,
             dirty: marks & DIRTY != 0,
             terminated: marks & TERMINATED != 0,
+            role_doubted: marks & ROLE_DOUBTED != 0,
         }
     }
 
@@ -188,7 +199,11 @@ impl Seen {
         let dirty = self.blind || self.backend.said().status != TransactionStatus::Idle;
         let terminated = self.frontend.has_terminated();
         let mark = |is: bool, mark: u8| if is { mark } else { 0 };
-        mark(open, OPEN) | mark(dirty, DIRTY) | mark(terminated, TERMINATED)
+        let role_doubted = self.backend.said().role_doubted;
+        mark(open, OPEN)
+            | mark(dirty, DIRTY)
+            | mark(terminated, TERMINATED)
+            | mark(role_doubted, ROLE_DOUBTED)
     }
 
     fn sent(&mut self, bytes: &[u8]) {

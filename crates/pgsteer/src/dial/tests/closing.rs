@@ -218,6 +218,9 @@ async fn an_owner_that_comes_too_late_learns_the_reason() {
         fn hand_over(&self) {
             panic!("nothing was parked")
         }
+        fn role_doubted(&self) {
+            panic!("nothing was refused")
+        }
         fn ended(&self, _: EndReason, _: bool) {
             panic!("it was told by attach")
         }

@@ -15,6 +15,7 @@ use super::*;
 pub(super) enum Told {
     Release,
     HandOver,
+    RoleDoubted,
     Ended(EndReason, bool),
 }
 
@@ -27,6 +28,10 @@ impl Owner for Recorder {
 
     fn hand_over(&self) {
         let _ = self.0.send(Told::HandOver);
+    }
+
+    fn role_doubted(&self) {
+        let _ = self.0.send(Told::RoleDoubted);
     }
 
     fn ended(&self, reason: EndReason, owned: bool) {
@@ -252,6 +257,24 @@ async fn the_tag_of_a_commit_that_rolled_back_is_known() {
     let_it.notify_one();
     open.client.batch_execute("COMMIT").await.unwrap();
     assert_eq!(open.wire.last_tag().unwrap().as_str(), "ROLLBACK");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_refused_by_a_read_only_session_is_told_once_and_before_the_session_is_let_go() {
+    let refused = [report(b'E', "ERROR", "25006", "read-only"), ready(b'I')].concat();
+    let (host, let_it) = answers_when_let(refused);
+    let mut open = Open::on(host).await;
+    assert!(!open.wire.is_role_doubted());
+    for _ in 0..2 {
+        let_it.notify_one();
+        start_and_drop(open.client.simple_query("INSERT")).await;
+        assert_eq!(open.session.give_back(), GiveBack::Parked);
+        if !open.wire.is_role_doubted() {
+            assert_eq!(open.told().await, Told::RoleDoubted);
+        }
+        assert_eq!(open.told().await, Told::Release);
+    }
+    assert!(open.wire.is_role_doubted());
 }
 
 #[tokio::test(start_paused = true)]

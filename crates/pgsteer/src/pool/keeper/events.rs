@@ -100,6 +100,10 @@ impl Keeper {
     fn returned(&mut self, lease: Lease, discarded: bool) {
         let slot = lease.index();
         let session = self.pool.sheet(slot).session();
+        let misplaced =
+            |lease: &Lease| self.pool.wants_writes() && self.pool.tenant(lease).wire.is_role_doubted();
+        let is_open = session.as_ref().is_some_and(|session| !session.is_closed());
+        let discarded = discarded || (is_open && misplaced(&lease));
         self.own(lease);
         let why = match session {
             Some(session) if !session.is_closed() => {

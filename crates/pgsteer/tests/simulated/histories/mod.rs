@@ -5,6 +5,7 @@
 //! alone.
 
 mod plan;
+mod roles;
 mod watch;
 mod work;
 
