@@ -203,6 +203,7 @@ impl History {
             answered: self.random.chance(30),
             spare: self.random.chance(20),
         };
+        self.model.searched_for.push(asked.target);
         let draw = self.random.next();
         let search = Search {
             target: asked.target,

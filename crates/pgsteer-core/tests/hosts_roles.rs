@@ -489,10 +489,9 @@ fn a_refresh_asks_what_is_not_known_freshly_while_somebody_wants_to_know() {
     rig.refresh();
     assert_eq!(rig.probes.len(), 2, "what is fresh is not asked");
     rig.advance(millis(1));
-    rig.set("b", Behaviour::Is(ColdStandby));
     rig.refresh();
     assert_eq!(rig.probes.len(), 4);
-    assert_eq!(rig.snapshot().roles[&key("b")].role, ColdStandby);
+    assert_eq!(rig.snapshot().roles[&key("b")].at, rig.now);
     rig.cluster.watch_roles(false);
     rig.advance(TTL);
     rig.refresh();
@@ -500,18 +499,33 @@ fn a_refresh_asks_what_is_not_known_freshly_while_somebody_wants_to_know() {
 }
 
 #[test]
-fn of_discovered_servers_only_those_known_to_be_no_primary_are_asked_by_a_refresh() {
+fn of_discovered_servers_only_those_that_were_passed_over_are_asked_by_a_refresh() {
     let rows = vec![primary("a", "b"), primary("b", "c"), primary("c", "d")];
     let mut rig = Rig::new(options(), &["a"], Listing::Rows(rows));
     rig.cluster.watch_roles(true);
     rig.settle();
     told(&mut rig, "b", Standby);
     told(&mut rig, "c", Primary);
+    rig.target = ReadWrite;
+    rig.picks(&[], 1);
     rig.probes.clear();
     rig.advance(TTL);
     rig.refresh();
     let probed: Vec<&str> = rig.probes.iter().map(|(host, _)| host.as_str()).collect();
     assert_eq!(probed, ["b"]);
+}
+
+#[test]
+fn a_cold_standby_is_asked_by_refreshes_though_nobody_wants_to_know_of_roles() {
+    let mut rig = Rig::standard(options());
+    told(&mut rig, "c", ColdStandby);
+    assert_eq!(rig.picks(&[], 60), "a b");
+    rig.refresh();
+    assert_eq!(rig.probes.len(), 0, "not yet");
+    rig.advance(TTL);
+    rig.refresh();
+    assert_eq!(rig.probes.len(), 1);
+    assert_eq!(rig.picks(&[], 60), "a b c", "it takes sessions");
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod planner_world;
 
 use std::time::Duration;
 
-use pgsteer_core::hosts::LoadBalance;
+use pgsteer_core::hosts::{Fit, LoadBalance, Role, TargetSessionAttrs};
 use pgsteer_core::pool::planner::PlannerOptions;
 
 use planner_world::outside::Condition;
@@ -109,6 +109,10 @@ fn any_world(kind: Kind, seed: u64) -> World {
         random.next(),
     );
     world.races = 8;
+    if random.one_in(2) {
+        world.target = TargetSessionAttrs::ALL[random.index(8)];
+        world.cluster.watch_roles(world.target.asks());
+    }
     world.start();
     world
 }
@@ -168,7 +172,12 @@ fn happen(world: &mut World) {
 fn change_the_hosts(world: &mut World) {
     let keys: Vec<_> = world.health.keys().cloned().collect();
     let key = keys[world.random.index(keys.len())].clone();
-    match world.random.below(6) {
+    match world.random.below(9) {
+        6 | 7 => {
+            use Role::{ColdStandby, Primary, ReadOnlyPrimary, Standby};
+            let role = [Primary, Primary, Standby, ReadOnlyPrimary, ColdStandby][world.random.index(5)];
+            world.roles.insert(key, role);
+        }
         0 => world.login_refused = !world.login_refused,
         1 => {
             if world.hook_fails_on.is_empty() {
@@ -186,7 +195,13 @@ fn change_the_hosts(world: &mut World) {
             }
         }
         _ => {
-            let health = [Health::Up, Health::Up, Health::Down, Health::Rejects][world.random.index(4)];
+            let health = [
+                Health::Up,
+                Health::Up,
+                Health::Down,
+                Health::Rejects,
+                Health::NotReady,
+            ][world.random.index(5)];
             world.health.insert(key, health);
         }
     }
@@ -205,7 +220,20 @@ fn rare(world: &mut World) {
             world.pump();
         }
         2 => world.rebalance(),
-        3 => world.cluster.refresh(world.now),
+        3 => {
+            world.cluster.refresh(world.now);
+            world.pump();
+        }
+        4 | 5 => {
+            let keys: Vec<_> = world.health.keys().cloned().collect();
+            let key = keys[world.random.index(keys.len())].clone();
+            if world.random.one_in(2) {
+                world.cluster.suspect(&key);
+            } else {
+                world.cluster.role_doubted(&key, world.now);
+            }
+            world.pump();
+        }
         _ => world.view.waiting = world.view.waiting.saturating_sub(1),
     }
 }
@@ -215,6 +243,12 @@ fn calm(world: &mut World) {
     world.races = 0;
     world.login_refused = false;
     world.hook_fails_on.clear();
+    // what the target takes
+    let role = match world.target.fit(Role::Primary) {
+        Fit::Unfit => Role::Standby,
+        _ => Role::Primary,
+    };
+    world.roles = world.health.keys().map(|key| (key.clone(), role)).collect();
     for health in world.health.values_mut() {
         *health = Health::Up;
     }
@@ -292,7 +326,7 @@ fn after_any_history_a_fixed_pool_is_spread_evenly_in_the_end() {
         world.run_for(world.options.rebalance_interval * (2 * world.options.size + 2));
         let stats = world.planner.stats(&world.view);
         let snapshot = world.snapshot();
-        assert!(snapshot.failures.is_empty());
+        assert!(snapshot.failures.is_empty() && snapshot.unfit.is_empty());
         let loads = snapshot
             .placement
             .iter()

@@ -79,6 +79,8 @@ pub struct ClusterState {
     /// When the next host is due to be probed by its own schedule.
     pub(super) probe_timer: Option<Instant>,
     pub(super) watches_roles: bool,
+    /// The targets that searches have had.
+    pub(super) searched_for: [bool; TargetSessionAttrs::ALL.len()],
     /// The highest timeline any configured host writes on.
     pub(super) highest_timeline: Option<u32>,
     pub(super) told_of_split_brain: bool,
@@ -121,6 +123,7 @@ impl ClusterState {
             last_probe_id: 0,
             probe_timer: None,
             watches_roles: false,
+            searched_for: Default::default(),
             highest_timeline: None,
             told_of_split_brain: false,
             actions: Vec::new(),
@@ -159,6 +162,7 @@ impl ClusterState {
     ///
     /// If nothing is left to try; nothing is changed by that.
     pub fn pick(&mut self, search: &Search<'_>, draw: u64, now: Instant) -> Result<HostKey, NoHost> {
+        self.searched_for[search.target as usize] = true;
         self.refresh_if_picks_call_for_it(now);
         let place = self
             .choose(search, draw, now)

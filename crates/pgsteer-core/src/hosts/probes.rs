@@ -7,7 +7,8 @@
 use std::time::{Duration, Instant};
 
 use super::failures::{after, has_own_schedule};
-use super::{Action, ClusterState, FailureKind, Role};
+use super::roles::Standing;
+use super::{Action, ClusterState, FailureKind, Role, TargetSessionAttrs};
 use crate::host::HostKey;
 use crate::verdict::HostEffect;
 
@@ -143,16 +144,25 @@ impl ClusterState {
     }
 
     /// Whether a refresh is to ask a working host what it is. In a discovered cluster, which may be large, only those are
-    /// asked that are known to be no primaries: the others say so when they are connected to. One that was doubted has its
-    /// own time.
+    /// asked that were found to be no use to somebody: the others say so when they are connected to. One that was doubted
+    /// has its own time.
     fn role_is_due(&self, place: usize, now: Instant) -> bool {
         let host = self.table.host(place);
-        if host.ask_at.is_some() {
-            return false;
-        }
-        let known = host.role;
-        let concerns = !self.discovered || known.is_some_and(|known| !known.seen.role.is_primary());
-        self.watches_roles && concerns && !self.is_fresh(place, now)
+        let concerns = || !self.discovered || self.is_passed_over(place);
+        // one that takes no sessions is of use to nobody, whatever they want
+        let is_cold = host
+            .role
+            .is_some_and(|known| known.seen.role == Role::ColdStandby);
+        let matters = is_cold || (self.watches_roles && concerns());
+        matters && host.ask_at.is_none() && !self.is_fresh(place, now)
+    }
+
+    /// Whether some target that was searched for passes the host over.
+    fn is_passed_over(&self, place: usize) -> bool {
+        TargetSessionAttrs::ALL.iter().any(|target| {
+            let standing = self.standing(place, *target);
+            self.searched_for[*target as usize] && matches!(standing, Standing::Accepted | Standing::Unfit)
+        })
     }
 
     /// Asks the primaries for their timelines, each once until the next refresh, if there are several.

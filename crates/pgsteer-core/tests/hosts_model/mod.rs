@@ -64,6 +64,7 @@ pub(crate) struct Model {
     pub(crate) probes: BTreeMap<HostKey, (u64, bool)>,
     pub(crate) said: BTreeMap<HostKey, Said>,
     pub(crate) watching: bool,
+    pub(crate) searched_for: Vec<TargetSessionAttrs>,
     /// When hosts whose role was doubted are to be asked, and when they last were.
     pub(crate) ask_at: BTreeMap<HostKey, Instant>,
     pub(crate) asked_at: BTreeMap<HostKey, Instant>,
@@ -88,6 +89,7 @@ impl Model {
             probes: BTreeMap::new(),
             said: BTreeMap::new(),
             watching: false,
+            searched_for: Vec::new(),
             ask_at: BTreeMap::new(),
             asked_at: BTreeMap::new(),
         };
@@ -204,9 +206,18 @@ impl Model {
         let due = known.filter(|key| match self.failures.get(*key) {
             Some(failed) => failed.next_probe <= now,
             None => {
-                let primary = self.said.get(*key).is_none_or(|said| said.role.is_primary());
-                let asked_elsewhere = self.ask_at.contains_key(*key) || (self.discovered && primary);
-                self.watching && !asked_elsewhere && !self.is_fresh(key, now)
+                let passed_over = self.said.get(*key).is_some_and(|said| {
+                    self.searched_for
+                        .iter()
+                        .any(|target| target.fit(said.role) != Fit::Wanted)
+                });
+                let asked_elsewhere = self.discovered && !passed_over;
+                let cold = self
+                    .said
+                    .get(*key)
+                    .is_some_and(|said| said.role == Role::ColdStandby);
+                let doubted = self.ask_at.contains_key(*key);
+                !self.is_fresh(key, now) && !doubted && (cold || (self.watching && !asked_elsewhere))
             }
         });
         due.filter(|key| self.probe_may_start(key)).cloned().collect()

@@ -75,7 +75,9 @@ impl World {
                         "a second opener before the first came to anything"
                     );
                 }
-                let excused = self.last_young_death.is_some_and(|at| self.now < at + 2 * SECOND);
+                // Where nothing fits a change ends the rest, which its own tests look at.
+                let passing = self.last_passing.is_some_and(|at| self.now < at + 6 * SECOND);
+                let excused = passing || self.last_young_death.is_some_and(|at| self.now < at + 2 * SECOND);
                 if !std::mem::take(&mut self.replaces_at_once) {
                     let rests = self.resting_until.take().is_some_and(|until| self.now < until);
                     assert!(excused || !rests, "dialled again too soon after a failure");
@@ -121,7 +123,19 @@ impl World {
                     "closed long before its time"
                 );
             }
+            Action::Close {
+                slot,
+                why: CloseReason::Unfit,
+                ..
+            } => {
+                let key = self.tenant(*slot).host.clone();
+                assert!(self.was_unfit.contains(&key), "{key} was never unfit");
+            }
             Action::FailWaiters => {
+                assert!(
+                    !self.passing_just_reported,
+                    "waiters fail although a host may soon fit"
+                );
                 let stats = self.planner.stats(&self.view);
                 let hope = stats.idle + stats.leased + stats.settling + stats.opening;
                 assert!(

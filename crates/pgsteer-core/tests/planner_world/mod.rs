@@ -12,13 +12,14 @@ pub mod outside;
 pub mod random;
 pub mod rig;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use pgsteer_core::host::{HostKey, NodeType};
 use pgsteer_core::hosts::{
     Action as ClusterAction, Addresses, Answer, ClusterOptions, ClusterState, DiscoveredRow,
-    DiscoveryOutcome, FailureKind, HostOrder, LoadBalance, NoHost, Search, Snapshot, TargetSessionAttrs,
+    DiscoveryOutcome, FailureKind, Fit, HostOrder, LoadBalance, NoHost, Role, Search, Snapshot,
+    TargetSessionAttrs,
 };
 use pgsteer_core::pool::planner::{
     Action, CloseReason, OpenFailure, Planner, PlannerOptions, PoolView, ReturnReason, SlotState,
@@ -131,6 +132,8 @@ pub enum Health {
     Down,
     /// Answers, and takes no connections.
     Rejects,
+    /// Answers that it is starting up.
+    NotReady,
 }
 
 #[derive(Debug)]
@@ -140,6 +143,11 @@ pub struct Opener {
     /// Reserved and being dialled.
     pub dialling: Option<HostKey>,
     pub login_refused: bool,
+    /// Some host said that it is something else than what is wanted.
+    pub unfit: bool,
+    pub not_ready: bool,
+    /// A connection that will do, unless a better one is found.
+    pub spare: Option<(HostKey, Role)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,13 +176,18 @@ pub struct World {
     /// What discovery returns.
     pub listed: Vec<(HostKey, &'static str)>,
     pub target: TargetSessionAttrs,
+    /// What each host is; the others are primaries.
+    pub roles: BTreeMap<HostKey, Role>,
+    /// Hosts that the planner has been told to be unfit.
+    pub was_unfit: BTreeSet<HostKey>,
     pub login_refused: bool,
     pub hook_fails_on: Vec<HostKey>,
     pub openers: BTreeMap<u32, Opener>,
     pub cleaning: BTreeMap<u32, Cleaning>,
     pub closing: Vec<u32>,
     pub post: VecDeque<Note>,
-    pub probes: Vec<(HostKey, u64)>,
+    /// Whom, which, and whether it is asked what it is.
+    pub probes: Vec<(HostKey, u64, bool)>,
     pub discovering: bool,
     pub random: Random,
     /// How likely something happens between an action and its execution: one in so many; zero is never.
@@ -187,6 +200,12 @@ pub struct World {
     /// What the last look at the hosts was made by.
     last_snapshot: Option<Snapshot>,
     refusal_just_reported: bool,
+    passing_just_reported: bool,
+    /// When an open last failed because nothing fitted or was ready.
+    last_passing: Option<Instant>,
+    /// No connection has opened since then, and no open has failed for another reason.
+    is_passing: bool,
+    cluster_changed: bool,
     resting_until: Option<Instant>,
     replaces_at_once: bool,
     last_young_death: Option<Instant>,
@@ -225,6 +244,8 @@ impl World {
             options,
             listed,
             target: TargetSessionAttrs::Any,
+            roles: BTreeMap::new(),
+            was_unfit: BTreeSet::new(),
             login_refused: false,
             hook_fails_on: Vec::new(),
             openers: BTreeMap::new(),
@@ -242,6 +263,10 @@ impl World {
             next_id: 0,
             last_snapshot: None,
             refusal_just_reported: false,
+            passing_just_reported: false,
+            last_passing: None,
+            is_passing: false,
+            cluster_changed: false,
             resting_until: None,
             replaces_at_once: false,
             last_young_death: None,
@@ -259,18 +284,29 @@ impl World {
 
     /// Carries out what the planner and the cluster ask for.
     pub fn pump(&mut self) {
-        while let Some(action) = self.planner.next_action() {
-            self.execute(action);
+        loop {
+            while let Some(action) = self.planner.next_action() {
+                self.execute(action);
+            }
+            self.take_cluster_actions();
+            if !std::mem::take(&mut self.cluster_changed) {
+                return;
+            }
+            let snapshot = self.snapshot();
+            self.was_unfit.extend(snapshot.unfit.iter().cloned());
+            self.planner.cluster_changed(&snapshot, &self.view, self.now);
         }
-        self.take_cluster_actions();
     }
 
     fn take_cluster_actions(&mut self) {
         for action in self.cluster.take_actions() {
             match action {
                 ClusterAction::StartDiscovery { .. } => self.discovering = true,
-                ClusterAction::StartProbe { key, id, .. } => self.probes.push((key, id)),
-                ClusterAction::StopProbe { id, .. } => self.probes.retain(|(_, other)| *other != id),
+                ClusterAction::Changed => self.cluster_changed = true,
+                ClusterAction::StartProbe {
+                    key, id, ask_role, ..
+                } => self.probes.push((key, id, ask_role)),
+                ClusterAction::StopProbe { id, .. } => self.probes.retain(|(_, other, _)| *other != id),
                 _ => {}
             }
         }
@@ -297,6 +333,9 @@ impl World {
                     tried: Vec::new(),
                     dialling: None,
                     login_refused: false,
+                    unfit: false,
+                    not_ready: false,
+                    spare: None,
                 };
                 assert!(self.openers.insert(slot, opener).is_none(), "one opener per slot");
             }
@@ -441,7 +480,7 @@ impl World {
     pub fn wake(&mut self) {
         if self.cluster.next_timer().is_some_and(|at| at <= self.now) {
             self.cluster.on_timer(self.now);
-            self.take_cluster_actions();
+            self.pump();
         }
         if self.planner.next_wake().is_some_and(|at| at <= self.now) {
             self.tick();
@@ -474,6 +513,10 @@ impl World {
 
     fn after_look(&mut self, snapshot: Option<Snapshot>, marked: &[u32]) {
         let actions: Vec<Action> = std::iter::from_fn(|| self.planner.next_action()).collect();
+        let unfit = snapshot
+            .iter()
+            .flat_map(|snapshot| snapshot.unfit.iter().cloned());
+        self.was_unfit.extend(unfit);
         if let Some(snapshot) = snapshot.filter(|it| !it.allowed.is_empty()) {
             self.last_snapshot = Some(snapshot);
         }
@@ -498,7 +541,8 @@ impl World {
                 target: self.target,
                 tried: &opener.tried,
                 avoid: &opener.avoid,
-                ..Search::default()
+                answered: opener.unfit || opener.not_ready,
+                spare: opener.spare.is_some(),
             };
             match self.cluster.pick(&search, draw, self.now) {
                 Ok(key) => {
@@ -506,9 +550,12 @@ impl World {
                     opener.dialling = Some(key);
                     self.openers.insert(slot, opener);
                 }
-                Err(no_host) => self.report_failed_open(slot, &opener, no_host),
+                Err(no_host) => match opener.spare.take() {
+                    Some((key, role)) => self.report_opened(slot, key, Some(role), &opener.avoid),
+                    None => self.report_failed_open(slot, &opener, no_host),
+                },
             }
-            self.take_cluster_actions();
+            self.pump();
             return;
         };
         match self.health[&key] {
@@ -518,23 +565,57 @@ impl World {
                 opener.tried.push(key);
                 self.openers.insert(slot, opener);
             }
-            Health::Up => self.report_opened(slot, key, &opener.avoid),
+            Health::Up => self.dialled_as(slot, key, opener),
             sick => {
-                let kind = if sick == Health::Down {
-                    FailureKind::Down
-                } else {
-                    FailureKind::Rejected
+                let kind = match sick {
+                    Health::Down => FailureKind::Down,
+                    Health::NotReady => FailureKind::NotReady,
+                    _ => FailureKind::Rejected,
                 };
+                opener.not_ready |= sick == Health::NotReady;
                 self.cluster.open_failed(&key, kind, "as the test said", self.now);
-                self.take_cluster_actions();
                 opener.tried.push(key);
                 self.openers.insert(slot, opener);
+                self.pump();
             }
         }
     }
 
-    fn report_opened(&mut self, slot: u32, key: HostKey, avoid: &[HostKey]) {
-        self.cluster.opened(&key, None, self.now);
+    fn role(&self, key: &HostKey) -> Role {
+        self.roles.get(key).copied().unwrap_or(Role::Primary)
+    }
+
+    /// The host gives a connection: it is used, kept, or closed, by what the host is.
+    fn dialled_as(&mut self, slot: u32, key: HostKey, mut opener: Opener) {
+        let role = self.role(&key);
+        let asked = Some(role).filter(|_| self.target.asks() || role == Role::ColdStandby);
+        let fit = asked.map_or(Fit::Wanted, |role| self.cluster.fit(&key, role, self.target));
+        match fit {
+            Fit::Wanted => {
+                if let Some((spare, role)) = opener.spare.take() {
+                    self.cluster.answered(&spare, role, self.now);
+                }
+                return self.report_opened(slot, key, asked, &opener.avoid);
+            }
+            Fit::Accepted if opener.spare.is_none() => opener.spare = Some((key.clone(), role)),
+            Fit::Accepted => self.cluster.answered(&key, role, self.now),
+            Fit::Unfit => {
+                self.cluster.answered(&key, role, self.now);
+                opener.unfit = true;
+            }
+        }
+        opener.tried.push(key);
+        self.openers.insert(slot, opener);
+        self.pump();
+    }
+
+    fn report_opened(&mut self, slot: u32, key: HostKey, role: Option<Role>, avoid: &[HostKey]) {
+        assert!(
+            role.is_none_or(|role| self.target.fit(role) != Fit::Unfit),
+            "{key} is a {role:?}, which is not wanted"
+        );
+        self.cluster.opened(&key, role, self.now);
+        self.is_passing = false;
         if self.hook_fails_on.contains(&key) {
             self.cluster.closed(&key);
             self.planner
@@ -576,22 +657,31 @@ impl World {
 
     fn report_failed_open(&mut self, slot: u32, opener: &Opener, no_host: NoHost) {
         let why = match no_host {
+            _ if opener.unfit => OpenFailure::NoFit,
             _ if opener.login_refused => OpenFailure::Login,
+            _ if opener.not_ready => OpenFailure::NotReady,
             NoHost::NoServer => OpenFailure::Hosts,
             NoHost::NoNode(_) => OpenFailure::Refused,
             NoHost::NotReady(_) => OpenFailure::NotReady,
         };
         self.experienced = true;
         self.refusal_just_reported = why == OpenFailure::Login;
+        self.passing_just_reported = matches!(why, OpenFailure::NoFit | OpenFailure::NotReady);
+        self.is_passing = self.passing_just_reported;
+        if self.passing_just_reported {
+            self.last_passing = Some(self.now);
+            self.cluster.nothing_fits(self.now);
+        }
         self.planner.open_failed(slot, why, &self.view, self.now).unwrap();
         self.begin_rest();
         self.pump();
-        self.refusal_just_reported = false;
+        (self.refusal_just_reported, self.passing_just_reported) = (false, false);
     }
 
     pub fn vanish_opener(&mut self, slot: u32) {
         let opener = self.openers.remove(&slot).unwrap();
-        if let Some(key) = opener.dialling {
+        let spare = opener.spare.map(|(key, _)| key);
+        for key in opener.dialling.into_iter().chain(spare) {
             self.cluster.cancelled(&key);
         }
         self.planner.open_vanished(slot, &self.view, self.now).unwrap();
@@ -654,9 +744,16 @@ impl World {
     }
 
     pub fn finish_probe(&mut self, which: usize) {
-        let (key, id) = self.probes.remove(which);
+        let (key, id, asks) = self.probes.remove(which);
         let result = match self.health[&key] {
-            Health::Up if !self.login_refused => Ok(Answer::default()),
+            Health::Up if !self.login_refused => Ok(Answer {
+                role: Some(self.role(&key)).filter(|_| asks),
+                timeline: None,
+            }),
+            Health::NotReady => Err((
+                HostEffect::Failed(FailureKind::NotReady),
+                "starting up".to_owned(),
+            )),
             Health::Down => Err((HostEffect::Failed(FailureKind::Down), "down".to_owned())),
             _ => Err((HostEffect::Failed(FailureKind::Rejected), "rejects".to_owned())),
         };
@@ -756,6 +853,9 @@ impl World {
     }
 
     fn begin_rest(&mut self) {
+        if self.is_passing {
+            self.last_passing = Some(self.now);
+        }
         if self.resting_until.is_none_or(|until| until <= self.now) {
             let rest = self.planner.login_back_off().unwrap_or(self.options.refill_delay);
             self.resting_until = Some(self.now + rest);
