@@ -1,8 +1,8 @@
 //! A PostgreSQL connection pool that knows the cluster behind it.
 //!
 //! pgsteer finds the servers of a YugabyteDB, Greenplum or PostgreSQL cluster, keeps its connections spread over the
-//! right ones, prefers the near zone, leaves dead servers out and brings them back. The connections it hands out are
-//! ordinary [`tokio_postgres`] clients.
+//! right ones, prefers the near zone, leaves dead servers out and brings them back. It knows which server is the primary
+//! and follows it through a failover. The connections it hands out are ordinary [`tokio_postgres`] clients.
 
 mod cluster;
 pub mod config;

@@ -42,9 +42,10 @@ pub(super) fn check(cluster: &Settings, pool: &Settings) -> Result<(), ConfigErr
         cluster.topology_keys == pool.topology_keys,
         pool.topology_keys.to_string(),
     )?;
+    let options = "other options".to_owned();
+    differs("options", cluster.options == pool.options, options)?;
     same!(
         application_name as "application_name",
-        options as "options",
         role_ttl as "role_ttl",
         load_balance_hosts as "load_balance_hosts",
         statement_timeout as "statement_timeout",

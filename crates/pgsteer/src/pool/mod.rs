@@ -201,9 +201,13 @@ impl Pool {
     /// Checks a connection out, waiting up to the configured `checkout_timeout` (5 s unless set). Callers are served
     /// strictly first come, first served.
     ///
+    /// While hosts answer and none is what `target_session_attrs` wants, or none is ready, callers wait: a promotion may
+    /// be under way. The pool asks again at short intervals, of two seconds at most, and as soon as it learns of a change.
+    ///
     /// # Errors
-    /// [`Error::CheckoutTimeout`]; [`Error::Closed`]; and, when nothing can come because an open has failed and no
-    /// connection is open or opening, that open's error at once.
+    /// [`Error::CheckoutTimeout`], which names each host that does not fit or has failed; [`Error::Closed`]; and, when
+    /// nothing can come because an open has failed in another way and no connection is open or opening, that open's
+    /// error at once.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue; a connection granted in that instant goes to the next caller. Connects

@@ -85,7 +85,6 @@ async fn a_caller_is_told_at_its_deadline_what_every_host_is() {
     );
 }
 
-/// Covers: E-326
 #[tokio::test(start_paused = true)]
 async fn an_old_primary_that_swallows_packets_does_not_hold_up_the_steps() {
     let sim = primary_and_standbys();

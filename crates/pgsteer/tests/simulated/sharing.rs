@@ -1,6 +1,6 @@
 //! Several pools on one cluster: what they share, what is each one's own, and when the cluster ends.
 
-use pgsteer::config::{ConfigError, LoadBalance, TargetSessionAttrs};
+use pgsteer::config::{ConfigError, HostOrder, LoadBalance, SslMode, TargetSessionAttrs};
 use pgsteer::{Config, Conn, Error, Pool};
 
 use crate::rig::*;
@@ -141,7 +141,7 @@ async fn waiting_for_a_pool_to_fill_ends_when_that_pool_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn what_belongs_to_the_cluster_must_be_the_same_for_each_pool_on_it() {
     type Change = fn(Config) -> Config;
-    let others: [(&str, Change); 16] = [
+    let others: [(&str, Change); 22] = [
         ("hosts", |config| config.hosts(["a", "b"])),
         ("user", |config| config.user("other")),
         ("password", |config| config.password("other-secret")),
@@ -168,6 +168,18 @@ async fn what_belongs_to_the_cluster_must_be_the_same_for_each_pool_on_it() {
         ("failed_host_max_delay_secs", |config| {
             config.failed_host_max_delay_secs(9)
         }),
+        ("role_ttl", |config| config.role_ttl(seconds(1))),
+        ("load_balance_hosts", |config| {
+            config.load_balance_hosts(HostOrder::Random)
+        }),
+        ("connect_race_delay", |config| {
+            config.connect_race_delay(seconds(1))
+        }),
+        ("drain_stale_addresses", |config| {
+            config.drain_stale_addresses(false)
+        }),
+        ("sslmode", |config| config.ssl_mode(SslMode::Allow)),
+        ("the other ssl options", |config| config.ssl_server_name("other")),
     ];
     let sim = three().build();
     let cluster = cluster(&sim, abc().password("s3cret")).await;
