@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use pgsteer::config::{Config, LoadBalance, TargetSessionAttrs};
+use pgsteer::config::{Config, HostOrder, HostSpec, LoadBalance, Pem, SslMode, TargetSessionAttrs};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, RngSeed, TestRunner};
 
@@ -48,12 +48,18 @@ fn string_like() -> impl Strategy<Value = String> {
         "[a-z0-9]{1,4}",
         "[0-9]{1,6}(s|ms|min)?",
         "host|port|user|password|dbname|pool_size|min_idle|topology_keys|checkout_timeout|load_balance|sslmode",
+        "hostaddr|targetServerType|currentSchema|loginTimeout|ssl|sslrootcert|ssl_server_name|ApplicationName",
+        "'| |\\\\|;|\\+|10\\.0\\.0\\.1",
         any::<char>().prop_map(String::from),
     ];
     let scheme = prop_oneof![
         Just("postgresql://"),
         Just("postgres://"),
         Just("yugabytedb://"),
+        Just("jdbc:postgresql:"),
+        Just("jdbc:postgresql://"),
+        Just("jdbc:yugabytedb://"),
+        Just("host="),
         Just("")
     ];
     (scheme, prop::collection::vec(piece, 0..20))
@@ -94,6 +100,51 @@ fn well_formed() -> impl Strategy<Value = String> {
         })
 }
 
+/// Valid strings of every kind, with the longest rules in them.
+const VALID: [&str; 9] = [
+    "postgresql://app:s%40cret@db1:6000,[::1],db3/shop?pool_size=20&checkout_timeout=2s&load_balance_hosts=random",
+    "postgresql://a,b/?hostaddr=10.0.0.1,2001:db8::2&port=,2&target_session_attrs=prefer-standby&options=-c%20geqo%3Doff",
+    "yugabytedb://app@yb1,yb2/app?load-balance=only-rr&topologyKeys=a.b.c:1,a.b.*:2&failed_host_max_delay_secs=60",
+    "host=db1,db2 port=1,2 user='my user' password='it\\'s; a=b' dbname=a\\ b connect_timeout=0 sslmode=allow",
+    "hostaddr=127.0.0.1,127.0.0.1 port=15432,16432 user=gpadmin dbname=postgres connect_timeout=2 target_session_attrs=any",
+    "jdbc:postgresql://node1,node2:7/accounting?targetServerType=preferSlave&loadBalanceHosts=true&user=a+b&password=c%2Bd",
+    "jdbc:yugabytedb://yb1/app?load-balance=true&loginTimeout=5&currentSchema=a,+b&tcpKeepAlive=false&sslcert=a&sslkey=b",
+    "host=/var/run/postgresql sslrootcert=ca.pem ssl_server_name=db keepalives_idle=60 tcp_user_timeout=3000",
+    "Host=db1;Username=app;Password=secret",
+];
+
+/// A valid string with pieces cut out, put in twice, replaced and moved.
+fn mutated() -> impl Strategy<Value = String> {
+    let change = (
+        any::<prop::sample::Index>(),
+        any::<prop::sample::Index>(),
+        0_u8..4,
+        "[ -~é\u{0}]{0,3}",
+    );
+    (
+        prop::sample::select(VALID.to_vec()),
+        prop::collection::vec(change, 1..5),
+    )
+        .prop_map(|(valid, changes)| {
+            let mut text: Vec<char> = valid.chars().collect();
+            for (from, to, kind, put) in changes {
+                if text.is_empty() {
+                    break;
+                }
+                let (from, to) = (from.index(text.len()), to.index(text.len()));
+                let (from, to) = (from.min(to), from.max(to).min(from.min(to) + 12));
+                let piece: Vec<char> = text[from..to].to_vec();
+                match kind {
+                    0 => drop(text.drain(from..to)),
+                    1 => drop(text.splice(from..from, piece)),
+                    2 => drop(text.splice(from..from, put.chars())),
+                    _ => drop(text.splice(from..to, put.chars())),
+                }
+            }
+            text.into_iter().collect()
+        })
+}
+
 /// The description as text, and without the password's line.
 fn described(config: &Config) -> String {
     let description = config.describe().expect("the configuration is valid");
@@ -122,6 +173,26 @@ fn any_string_is_read_or_refused_and_what_is_read_round_trips() {
             Ok(())
         }
     });
+}
+
+#[test]
+fn a_valid_string_that_was_changed_is_read_or_refused_and_what_is_read_round_trips() {
+    let accepted = std::cell::Cell::new(0);
+    hold(mutated(), |text| match text.parse::<Config>() {
+        Ok(config) => {
+            accepted.set(accepted.get() + 1);
+            round_trip(&config)
+        }
+        Err(error) => {
+            prop_assert!(!error.to_string().is_empty());
+            Ok(())
+        }
+    });
+    assert!(
+        accepted.get() >= 20,
+        "only {} of 400 strings were accepted",
+        accepted.get()
+    );
 }
 
 #[test]
@@ -207,11 +278,21 @@ fn configuration() -> impl Strategy<Value = Config> {
         any::<bool>(),
         prop::option::of(0_u64..2_000_000_000),
     );
-    (any::<bool>(), login, cluster, pool, rest).prop_map(|(yugabyte, login, cluster, pool, rest)| {
+    let files = ("[ -~]{1,9}", "[ -~]{1,9}", "[a-z.-]{1,9}");
+    let roles = (
+        prop::sample::select(TargetSessionAttrs::ALL.to_vec()),
+        duration(),
+        prop::option::of(duration()),
+        any::<bool>(),
+        prop::option::of(files),
+    );
+    let parts = (any::<bool>(), login, cluster, pool, rest, roles);
+    parts.prop_map(|(yugabyte, login, cluster, pool, rest, roles)| {
         let (hosts, user, database, application, options) = login;
         let (mode, keys, only, refresh, delay, cap) = cluster;
         let (size, floor, idle, life, wait) = pool;
-        let (connect, keepalives, holders, writable, statement) = rest;
+        let (connect, keepalives, holders, random, statement) = rest;
+        let (target, ttl, race, drain, files) = roles;
         let mut config = if yugabyte {
             Config::yugabyte()
         } else {
@@ -226,15 +307,34 @@ fn configuration() -> impl Strategy<Value = Config> {
         if let Some(options) = options {
             config = config.options(options);
         }
-        let session = if writable {
-            TargetSessionAttrs::ReadWrite
-        } else {
-            TargetSessionAttrs::Any
-        };
+        if let Some((roots, cert, name)) = files {
+            config = config
+                .ssl_mode(SslMode::Prefer)
+                .ssl_root_cert(Pem::File(roots.into()))
+                .ssl_client_cert(Pem::File(cert.clone().into()))
+                .ssl_client_key(Pem::File(cert.into()))
+                .ssl_server_name(name);
+        }
+        let hosts = hosts.into_iter().enumerate().map(|(index, (name, port))| {
+            let host = HostSpec::new(name.as_str()).port(port);
+            if random && index == 0 && !name.starts_with('/') {
+                host.at([10, 0, 0, 1].into())
+            } else {
+                host
+            }
+        });
         config
             .hosts(hosts)
             .application_name(application)
-            .target_session_attrs(session)
+            .target_session_attrs(target)
+            .role_ttl(ttl)
+            .connect_race_delay(race)
+            .drain_stale_addresses(drain)
+            .load_balance_hosts(if random {
+                HostOrder::Random
+            } else {
+                HostOrder::Listed
+            })
             .load_balance(mode)
             .topology_keys(keys)
             .fallback_to_topology_keys_only(only)
@@ -266,19 +366,28 @@ fn a_password_is_never_printed_whatever_it_is() {
     let refused = std::cell::Cell::new(0);
     hold("[ -~]{8,24}", |secret: String| {
         let encoded = percent_encode(secret.as_bytes(), NON_ALPHANUMERIC);
-        let config: Config = format!("postgresql://app:{encoded}@db1/ledger")
-            .parse()
-            .expect("properly encoded");
-        let printed = format!(
-            "{config:?} {} {}",
-            config.describe().expect("valid"),
-            config.to_url().expect("valid")
-        );
-        prop_assert!(
-            !printed.contains(&secret) && !printed.contains(&encoded.to_string()),
-            "{}",
-            printed
-        );
+        let quoted = secret.replace('\\', "\\\\").replace('\'', "\\'");
+        let strings = [
+            format!("postgresql://app:{encoded}@db1/ledger"),
+            format!("jdbc:postgresql://db1/ledger?user=app&password={encoded}"),
+            format!("host=db1 user=app dbname=ledger password='{quoted}'"),
+        ];
+        for string in strings {
+            let config: Config = string.parse().expect("properly encoded");
+            let description = config.describe().expect("valid");
+            let printed = format!(
+                "{config:?} {config:#?} {description} {description:?} {} {:?}",
+                config.to_url().expect("valid"),
+                config.without_effect()
+            );
+            prop_assert!(
+                !printed.contains(&secret) && !printed.contains(&encoded.to_string()),
+                "{}",
+                printed
+            );
+            #[cfg(feature = "serde")]
+            prop_assert!(!serde_json::to_string(&config).expect("valid").contains(&secret));
+        }
 
         // Put in without encoding it, the string is read as something else or refused; no error may quote it.
         let strings = [
@@ -287,6 +396,13 @@ fn a_password_is_never_printed_whatever_it_is() {
             format!("postgresql://app:{secret}@db1:x/ledger"),
             format!("postgresql://db1/ledger?user=app&password={secret}&pool_size=0"),
             format!("postgresql://db1/ledger?password={secret}&nope=0"),
+            format!("jdbc:postgresql://db1/ledger?password={secret}&pool_size=0"),
+            format!("jdbc:postgresql://app:{secret}@db1/ledger"),
+            format!("jdbc:postgresql://db1?password={secret}"),
+            format!("host=db1 password={secret} pool_size=0"),
+            format!("host=db1 password='{secret}"),
+            format!("host=db1 password={secret} nope"),
+            format!("Host=db1;Password={secret}"),
         ];
         for string in strings {
             // Some happen to be read as something else, by the rules: a `/` ends the hosts, and so on.

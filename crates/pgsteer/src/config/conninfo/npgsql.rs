@@ -21,16 +21,19 @@ const FIRST_NAMES: [&str; 12] = [
 /// Whether it is `name=value;name=value` or `name=value;`, beginning with a name that Npgsql's strings begin with.
 pub(super) fn looks_like(text: &str) -> bool {
     let name = |setting: &str| {
-        let (name, value) = setting.split_once('=')?;
+        let name = setting.split_once('=').map(|(name, _)| name);
         let letter = |character: char| character.is_ascii_alphanumeric() || character == ' ';
-        let plain = name.chars().all(letter) && !value.contains('=');
-        plain.then(|| name.trim().to_ascii_lowercase())
+        let name = name.filter(|name| name.chars().all(letter));
+        name.map(|name| name.trim().to_ascii_lowercase())
     };
     let Some((first, rest)) = text.split_once(';') else {
         return false;
     };
     let second = rest.split(';').next().unwrap_or_default();
-    name(first).is_some_and(|name| FIRST_NAMES.contains(&name.as_str()))
+    // With a second equals sign it would rather be libpq's `host=db1 password=a;b=c`.
+    let begins = first.matches('=').count() == 1;
+    begins
+        && name(first).is_some_and(|name| FIRST_NAMES.contains(&name.as_str()))
         && (second.trim().is_empty() || name(second).is_some())
 }
 

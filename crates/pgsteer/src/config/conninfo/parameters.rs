@@ -43,7 +43,8 @@ pub(super) fn put(
     lists.store(config)
 }
 
-/// An unknown name behind a password may be the rest of the password, cut off at a separator.
+/// An unknown name behind a password may be the rest of the password, cut off at a separator; and so may one that is made
+/// of other signs than names are.
 fn veil(error: ConfigError, parameters: &[(String, Vec<u8>)]) -> ConfigError {
     let ConfigError::UnknownOptions { names: mut unknown } = error else {
         return error;
@@ -51,9 +52,12 @@ fn veil(error: ConfigError, parameters: &[(String, Vec<u8>)]) -> ConfigError {
     let secret = |name: &str| matches!(name.to_ascii_lowercase().as_str(), "password" | "sslpassword");
     let password = parameters.iter().position(|(name, _)| secret(name));
     let behind = password.map_or(&[][..], |password| &parameters[password..]);
+    let sign = |sign: char| !sign.is_alphanumeric() && !matches!(sign, '_' | '-' | ' ' | '.');
     for option in &mut unknown {
         if option.nearest.is_none() && behind.iter().any(|(name, _)| *name == option.name) {
             option.name = "(not repeated: it follows the password)".to_owned();
+        } else if option.nearest.is_none() && option.name.contains(sign) {
+            option.name = "(not repeated: it may belong to a password)".to_owned();
         }
     }
     unknown.sort();

@@ -104,7 +104,7 @@ pub(super) const WORDS: &[Word] = &[
         ),
     ),
     refused("krbsrvname", NO_GSS),
-    refused("gsslib", NO_GSS),
+    only("gsslib", &["auto"], NO_GSS),
     only("gssdelegation", &["0"], NO_GSS),
     only(
         "sslcompression",
@@ -251,7 +251,7 @@ pub(super) const WORDS: &[Word] = &[
         "a Java class; Config::password_source takes a function that is asked for the password at each dial",
     ),
     refused("jaasApplicationName", NO_GSS),
-    only("jaasLogin", &["false"], NO_GSS),
+    only("jaasLogin", &["true", "false"], NO_GSS),
     refused("kerberosServerName", NO_GSS),
     only("gssUseDefaultCreds", &["false"], NO_GSS),
     only("useSpnego", &["false"], NO_GSS),
