@@ -14,6 +14,7 @@ mod binding;
 mod checks;
 mod clients;
 mod connector;
+mod failover;
 #[path = "../universe/log.rs"]
 mod log;
 mod middle;
