@@ -6,6 +6,14 @@ use crate::machine::{Machine, load};
 use crate::options::Options;
 use crate::table::{Table, number};
 
+/// What is measured by another command, on pages of their own.
+const FAILOVER: &str = "\
+## Failover
+
+[A failover, seen by `pgsteer bench`](failover-run.md): 32 tasks write, the primary is killed, a standby is promoted.
+[Beside others](comparison.md): the same for pgsteer and its rivals.
+";
+
 pub struct Report {
     machine: Machine,
     load_after: String,
@@ -119,6 +127,6 @@ impl fmt::Display for Report {
         for (table, how_measured) in &self.tables {
             write!(f, "\n{table}\n{how_measured}\n")?;
         }
-        Ok(())
+        write!(f, "\n{FAILOVER}")
     }
 }

@@ -58,7 +58,7 @@ macro_rules! client_of {
 
             fn given_up(&mut self) {
                 if let Some(client) = self.client.take() {
-                    $closed(&client);
+                    $closed(&self.config, &client);
                 }
             }
         }
@@ -70,12 +70,17 @@ client_of!(
     bare,
     tokio_postgres,
     kinds::of_tokio_postgres,
-    |_: &tokio_postgres::Client| {}
+    |_: &_, _: &_| {}
 );
 client_of!(
     OfYugabyte,
     yugabyte,
     yb_tokio_postgres,
     kinds::of_yugabyte,
-    yb_tokio_postgres::close
+    // It lowers a count, which was raised only if the driver chose the host.
+    |config: &yb_tokio_postgres::Config, client: &_| {
+        if config.get_load_balance() != "false" {
+            yb_tokio_postgres::close(client);
+        }
+    }
 );

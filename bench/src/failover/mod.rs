@@ -14,8 +14,11 @@ mod servers;
 mod summary;
 mod table;
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -24,9 +27,13 @@ use crate::machine::{self, Machine};
 use crate::server::Server;
 use contender::{Contender, FOLLOWERS, SPREADERS};
 use options::Options;
+use table::Table;
 
 /// How long a run goes well before something breaks.
 const LEAD: Duration = Duration::from_secs(5);
+
+/// Rows measured at a time.
+const AT_ONCE: usize = 2;
 
 const BEGIN: &str = "<!-- measured: begin -->\n";
 const END: &str = "<!-- measured: end -->";
@@ -54,36 +61,56 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
+/// One row to measure: which table it is for, and how it is got.
+type Job = (usize, Box<dyn Fn() -> Vec<String> + Send>);
+
 fn run_scripts(options: &Options) -> String {
-    let mut page = configured("How each was configured", &FOLLOWERS, options);
-    let wanted = |contenders: &'static [Contender]| {
-        contenders
-            .iter()
-            .filter(|contender| options.wants(contender.word))
-    };
-    for scenario in options.scenarios.iter().copied() {
-        let mut table = primary::table(scenario);
-        for contender in wanted(&FOLLOWERS) {
-            eprintln!("{}: {}", scenario.word(), contender.name);
-            let row = primary::run(scenario, contender);
-            eprintln!("  {}", row.join(" | "));
-            table.add(row);
+    let mut tables: Vec<Table> = options.scenarios.iter().copied().map(primary::table).collect();
+    let mut jobs: VecDeque<Job> = VecDeque::new();
+    for (table, scenario) in options.scenarios.iter().copied().enumerate() {
+        for contender in FOLLOWERS.iter().filter(|known| options.wants(known.word)) {
+            jobs.push_back((table, Box::new(move || primary::run(scenario, contender))));
         }
-        let _ = writeln!(page, "{table}");
     }
     if options.servers {
-        let mut table = servers::table();
-        for contender in wanted(&SPREADERS) {
-            eprintln!("servers: {}", contender.name);
-            let row = servers::run(contender);
-            eprintln!("  {}", row.join(" | "));
-            table.add(row);
+        for contender in SPREADERS.iter().filter(|known| options.wants(known.word)) {
+            jobs.push_back((tables.len(), Box::new(move || servers::run(contender))));
         }
-        let _ = writeln!(page, "{table}");
-        page += &configured("How each was configured for that", &SPREADERS, options);
+        tables.push(servers::table());
     }
-    page += &of_sqlx();
-    page
+    for (table, row) in measure(jobs) {
+        tables[table].add(row);
+    }
+
+    let mut page = configured("How each was configured to follow a primary", &FOLLOWERS, options);
+    if options.servers {
+        page += &configured("How each was configured to use all servers", &SPREADERS, options);
+    }
+    for table in tables {
+        let _ = writeln!(page, "{table}");
+    }
+    page + &of_sqlx()
+}
+
+/// Rows by table, in the order of the jobs. [`AT_ONCE`] are measured at a time, since a script mostly waits.
+fn measure(jobs: VecDeque<Job>) -> Vec<(usize, Vec<String>)> {
+    let jobs = Mutex::new(jobs.into_iter().enumerate().collect::<VecDeque<_>>());
+    let rows = Mutex::new(BTreeMap::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = jobs.lock().expect("no job holds it").pop_front();
+                    let Some((place, (table, job))) = next else { break };
+                    let row = job();
+                    eprintln!("{}", row.join(" | "));
+                    rows.lock().expect("no job holds it").insert(place, (table, row));
+                }
+            });
+        }
+    });
+    let rows = rows.into_inner().expect("no job holds it");
+    rows.into_values().collect()
 }
 
 fn configured(title: &str, contenders: &[Contender], options: &Options) -> String {
