@@ -94,8 +94,7 @@ pub fn record(program: &Path) -> String {
     let _ = match resumed {
         Some(resumed) => writeln!(
             page,
-            "First success after node 1 took writes: {:+.3} s. (It is negative when a write was done before the one \
-             who promoted had looked.)",
+            "First success after node 1 was seen to take writes: {:+.3} s.",
             milliseconds(&resumed) as f64 / 1000.0 - milliseconds(&promoted) as f64 / 1000.0
         ),
         None => writeln!(page, "The output names no time without a success."),
