@@ -221,6 +221,9 @@ pub struct HostTried {
     pub age: Duration,
 }
 
+/// What a Greenplum standby coordinator refuses logins with.
+const COLD_STANDBY: &str = "57M02";
+
 impl HostTried {
     /// A failure that the cluster remembers.
     pub(crate) fn remembered(host: &HostKey, failure: &HostFailure, now: Instant) -> Self {
@@ -236,11 +239,15 @@ impl HostTried {
 
     /// A role that the cluster remembers and that is not what is wanted.
     pub(crate) fn unfit(host: &HostKey, seen: &RoleSeen, target: TargetSessionAttrs, now: Instant) -> Self {
+        // The one role that is told by a refusal.
+        let code = (seen.role == Role::ColdStandby).then_some(COLD_STANDBY);
         HostTried {
             host: host.clone(),
             state: role_in_words(seen.role, target),
-            reason: String::new(),
-            code: None,
+            reason: code.map_or_else(String::new, |code| {
+                format!("it refuses logins with SQLSTATE {code}")
+            }),
+            code: code.map(str::to_owned),
             role: Some(seen.role),
             age: now.saturating_duration_since(seen.at),
         }
