@@ -15,7 +15,8 @@ use super::{Config, ConfigError, HostOrder, Pem, RootCerts, Settings, Tls};
 /// Every option of a configuration with the value it has, defaults included and secrets left out.
 ///
 /// `Display` writes one `name = value` per line. With the feature `serde` it serialises as a map whose values read back
-/// as options of a [`Config`]; the password `redacted` has to be replaced or taken out before.
+/// as options of a [`Config`]; where `redacted` stands, for a password and for certificates and keys given as bytes, it has to
+/// be replaced or taken out before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     entries: Vec<(&'static str, Value)>,

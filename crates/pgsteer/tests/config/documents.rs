@@ -40,6 +40,21 @@ fn a_document_is_read_by_the_names_and_texts_of_connection_strings() {
         (json!({"hosts": ["a", ["b", 2]], "port": 7}), &["hosts=a:7,b:2"]),
         (json!({"port": 7, "hosts": ["a", ["b", 2]]}), &["hosts=a:7,b:2"]),
         (json!({"hosts": {"host": "a", "port": 1}}), &["hosts=a:1"]),
+        (
+            json!({"hosts": [{"host": "a", "hostaddr": "10.0.0.1", "port": 1}, {"host": "b", "hostaddr": null}]}),
+            &["hosts=a(10.0.0.1):1,b:5432"],
+        ),
+        (
+            json!({"hostaddr": "10.0.0.1,10.0.0.2", "hosts": ["a", "b"]}),
+            &["hosts=a(10.0.0.1):5432,b(10.0.0.2):5432"],
+        ),
+        (
+            json!({"targetServerType": "primary", "poolSize": 20}),
+            &["target_session_attrs=read-write", "pool_size=20", "min_idle=20"],
+        ),
+        (json!({"tcpKeepAlive": true, "prepareThreshold": 5}), &[]),
+        (json!({"url": "host=a port=7"}), &["hosts=a:7"]),
+        (json!({"url": "jdbc:postgresql://a:7/"}), &["hosts=a:7"]),
         (json!({"port": "7"}), &["hosts=localhost:7"]),
         (json!({"database": "db"}), &["database=db"]),
         (json!({"password": "s3cret"}), &["password=redacted"]),
@@ -206,6 +221,26 @@ fn a_bad_document_is_refused_with_the_reason() {
         (
             json!({"password": ["hunter22"]}),
             "option password cannot be `redacted`",
+        ),
+        (
+            json!({"hosts": [{"host": "a", "hostaddr": "b"}]}),
+            "option hosts cannot be `a map`",
+        ),
+        (
+            json!({"hosts": [{"host": "a", "address": "c"}]}),
+            "option hosts cannot be `a map`",
+        ),
+        (
+            json!({"hostaddr": "10.0.0.1", "hosts": ["a", "b"]}),
+            "the connection string cannot be read: 1 addresses in hostaddr do not fit 2 hosts",
+        ),
+        (
+            json!({"sslcert": "a", "sslkey": "redacted"}),
+            "option sslkey cannot be `redacted`: it takes the value itself",
+        ),
+        (
+            json!({"targetServerType": ["primary"]}),
+            "option targetServerType cannot be `a list`",
         ),
         (
             json!({"sslmode": "required"}),
