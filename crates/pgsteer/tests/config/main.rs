@@ -8,6 +8,7 @@ mod keyvalue;
 mod options;
 mod passfile;
 mod properties;
+mod random;
 mod secrets;
 mod table;
 mod tls;
