@@ -266,7 +266,7 @@ impl fmt::Display for HostTried {
 
 impl fmt::Display for ConnectFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_hosts(f, &self.tried, |age| format!("after {age:?}"))
+        write_hosts(f, &self.tried, |age| format!("after {:?}", rounded(age)))
     }
 }
 
@@ -288,9 +288,18 @@ impl fmt::Display for Exhausted {
                 Some(target) => write!(f, "; no host fits target_session_attrs={target}: ")?,
                 None => write!(f, "; last connect failures: ")?,
             }
-            write_hosts(f, &self.failures, |age| format!("{age:?} ago"))?;
+            write_hosts(f, &self.failures, |age| format!("{:?} ago", rounded(age)))?;
         }
         Ok(())
+    }
+}
+
+/// A time as people read it: of ten milliseconds or more only whole ones are told.
+fn rounded(time: Duration) -> Duration {
+    let millis = time.as_millis();
+    match u64::try_from(millis) {
+        Ok(millis @ 10..) => Duration::from_millis(millis),
+        _ => time,
     }
 }
 

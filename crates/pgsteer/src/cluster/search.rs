@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
-use pgsteer_core::hosts::{HostOrder, LoadBalance, Refused, Search, TargetSessionAttrs};
+use pgsteer_core::hosts::{HostOrder, LoadBalance, NoHost, Refused, Search, TargetSessionAttrs};
 
 use super::Shared;
 use super::pass::Pass;
@@ -97,6 +97,13 @@ impl Shared {
                 };
                 let draw = self.draw();
                 match self.with_state(|state, now| state.pick(&search, draw, now)) {
+                    Ok(key) if pass.has_answer() && self.leaves_to_probes(&key, wanted) => {
+                        drop(Reservation::new(self.clone(), key));
+                        if race.is_empty() {
+                            return pass.finish(NoHost::NoServer);
+                        }
+                        race.is_full();
+                    }
                     Ok(key) => {
                         pass.begins(key.clone());
                         race.add(self.attempt(key, wanted));
@@ -117,6 +124,12 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Whether the host, which comes last because it has failed, is not worth a wait: a pool searches again in a moment,
+    /// and failed hosts are probed beside that, so that one that swallows packets holds up no round.
+    fn leaves_to_probes(&self, key: &HostKey, wanted: Wanted<'_>) -> bool {
+        wanted.purpose == Purpose::Pool && self.snapshot(wanted.target).failures.contains_key(key)
     }
 
     fn attempt(self: &Arc<Self>, key: HostKey, wanted: Wanted<'_>) -> Attempt {

@@ -87,29 +87,44 @@ async fn a_caller_is_told_at_its_deadline_what_every_host_is() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_primary_that_swallows_packets_does_not_hold_up_the_steps() {
-    let sim = primary_and_standbys();
-    let pool = full(
-        &sim,
-        ordered(&ALL, ReadWrite)
+    for delay in [0, 1, 5, 60] {
+        let sim = primary_and_standbys();
+        let config = ordered(&ALL, ReadWrite)
             .pool_size(2)
             .connect_timeout(seconds(10))
-            .failed_host_reconnect_delay_secs(5),
-    )
-    .await;
-    blackhole(&sim.server("pg1"));
-    sim.server("pg1").terminate_all();
-    // The first search pays for it, once.
-    pass(seconds(25)).await;
-    let asked = attempts(&sim, "pg2");
-    pass(seconds(20)).await;
-    assert!(
-        attempts(&sim, "pg2") - asked >= 9,
-        "it is asked every two seconds at least"
-    );
-    sim.server("pg2").promote();
-    let (conn, took) = timed(pool.get()).await;
-    assert_eq!(Conn::host(&conn.unwrap()), &key("pg2"));
-    assert!(took <= STEP, "{took:?}");
+            .failed_host_reconnect_delay_secs(delay);
+        let pool = full(&sim, config).await;
+        blackhole(&sim.server("pg1"));
+        sim.server("pg1").terminate_all();
+        // The first search pays for it, once.
+        pass(seconds(25)).await;
+        let asked = attempts(&sim, "pg2");
+        pass(seconds(20)).await;
+        let asked = attempts(&sim, "pg2") - asked;
+        assert!(asked >= 9, "{asked} times in 20 s, with a delay of {delay} s");
+        sim.server("pg2").promote();
+        let (conn, took) = timed(pool.get()).await;
+        assert_eq!(Conn::host(&conn.unwrap()), &key("pg2"));
+        assert!(took <= STEP, "{took:?}, with a delay of {delay} s");
+    }
+}
+
+/// The primary was away for a moment and is the same again.
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_back_is_found_by_the_probes_beside_the_steps() {
+    for (delay, away) in [(0, 300), (1, 3_000), (5, 3_000), (60, 30_000)] {
+        let sim = primary_and_standbys();
+        let config = ordered(&ALL, ReadWrite)
+            .pool_size(2)
+            .failed_host_reconnect_delay_secs(delay);
+        let pool = full(&sim, config).await;
+        sim.server("pg1").kill(Death::Rst);
+        pass(millis(away)).await;
+        sim.server("pg1").start();
+        let (conn, took) = timed(pool.get()).await;
+        assert_eq!(Conn::host(&conn.unwrap()), &key("pg1"));
+        assert!(took <= STEP, "{took:?}, with a delay of {delay} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]
