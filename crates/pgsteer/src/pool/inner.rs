@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{Fit, Role, Snapshot};
@@ -16,9 +16,9 @@ use super::holders::Holders;
 use super::status::{Status, Totals};
 use super::tenant::Tenant;
 use crate::cluster::{Cluster, Membership, SearchError};
-use crate::config::{Settings, TargetSessionAttrs};
+use crate::config::Settings;
 use crate::dial::{EndReason, Handle};
-use crate::error::{ConnectionLost, Error, Exhausted, HostTried};
+use crate::error::{ConnectionLost, Error, Exhausted};
 
 /// What the keeper is told.
 pub(super) enum Message {
@@ -80,9 +80,6 @@ pub(super) enum Settlement {
     /// It did not come to an end.
     Failed,
 }
-
-/// How long a look at an exhausted pool may be used again.
-const DIAGNOSIS_AGE: Duration = Duration::from_millis(20);
 
 /// What everybody shares. Aligned so that the reference count in front of it, which every owned guard changes, is not on
 /// a cache line that every checkout reads.
@@ -338,95 +335,15 @@ impl Inner {
         self.planner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The error of a checkout that ran out of time: who holds what, and what the last connects failed with.
-    #[cold]
-    pub(super) fn exhausted(&self, waited: Duration) -> Error {
-        Counters::add(&self.counters.timeouts);
-        Error::CheckoutTimeout(Arc::new(Exhausted {
-            waited,
-            ..self.diagnosis()
-        }))
-    }
-
-    /// What an exhausted pool looks like now. Callers that run out of time together share one look.
-    fn diagnosis(&self) -> Exhausted {
-        let now = super::now();
-        let mut shared = self.diagnosis.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, diagnosis)) = &*shared {
-            if now.saturating_duration_since(*at) < DIAGNOSIS_AGE {
-                return diagnosis.clone();
-            }
-        }
-        let stats = self.planner().stats(self);
-        let oldest = self
-            .holders
-            .held(now, |slot| self.leased_uses(slot))
-            .into_iter()
-            .next();
-        let diagnosis = Exhausted {
-            waited: Duration::ZERO,
-            size: stats.size as u32,
-            idle: stats.idle as u32,
-            leased: stats.leased as u32,
-            opening: stats.opening as u32,
-            settling: (stats.settling + stats.closing) as u32,
-            waiting: stats.waiting as u32 + 1,
-            oldest_holder: oldest.as_ref().map(|holder| holder.age),
-            oldest_holder_at: oldest.and_then(|holder| holder.at).map(ToString::to_string),
-            nothing_fits: self.nothing_fits(),
-            failures: self.known_failures(now),
-        };
-        *shared = Some((now, diagnosis.clone()));
-        diagnosis
-    }
-
     /// Whether connections are wanted on a server that takes writes, so that one that takes none is on the wrong one.
     pub(super) fn wants_writes(&self) -> bool {
         let target = self.settings.target_session_attrs;
         target.asks() && target.fit(Role::Primary) == Fit::Wanted && target.fit(Role::Standby) != Fit::Wanted
     }
 
-    /// The pool's target, if the last connect found nothing that fits it.
-    fn nothing_fits(&self) -> Option<TargetSessionAttrs> {
-        match &*self.last_failure() {
-            Some((_, Error::NoFit(failed))) => Some(failed.target),
-            _ => None,
-        }
-    }
-
     /// What is known now, as it matters for the pool's target.
     pub(super) fn snapshot(&self) -> Snapshot {
         self.cluster.shared().snapshot(self.settings.target_session_attrs)
-    }
-
-    /// The newest connect failure per host, or what it is if that is not what is wanted: what the cluster remembers, and
-    /// what the last failed search met.
-    fn known_failures(&self, now: Instant) -> Vec<HostTried> {
-        let snapshot = self.snapshot();
-        let failed = snapshot
-            .failures
-            .iter()
-            .map(|(host, failure)| HostTried::remembered(host, failure, now));
-        let mut known: Vec<HostTried> = failed.collect();
-        let target = self.settings.target_session_attrs;
-        for host in &snapshot.unfit {
-            if let Some(seen) = snapshot
-                .roles
-                .get(host)
-                .filter(|_| !snapshot.failures.contains_key(host))
-            {
-                known.push(HostTried::unfit(host, seen, target, now));
-            }
-        }
-        if let Some((at, error)) = &*self.last_failure() {
-            for tried in error.hosts_tried() {
-                if !known.iter().any(|known| known.host == tried.host) {
-                    let age = now.saturating_duration_since(*at);
-                    known.push(HostTried { age, ..tried.clone() });
-                }
-            }
-        }
-        known
     }
 }
 

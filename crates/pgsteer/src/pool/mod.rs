@@ -2,6 +2,7 @@
 //! `pgsteer-core`; this carries them out.
 
 mod checkout;
+mod diagnosis;
 mod ends;
 mod guard;
 mod holders;
