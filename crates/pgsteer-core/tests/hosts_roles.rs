@@ -96,6 +96,7 @@ fn order(rig: &mut Rig, search: Search<'_>) -> String {
     }
 }
 
+/// Covers: Q-13
 #[test]
 fn hosts_come_in_the_order_of_what_is_known_of_them_and_all_come_in_the_end() {
     // target, what is known of a, b, c and d, the order of a search, that of one that has a connection that will do
@@ -158,6 +159,7 @@ fn what_is_known_is_fresh_until_its_time_is_over_to_the_instant() {
     }
 }
 
+/// Covers: F-03
 #[test]
 fn after_an_answer_failed_hosts_whose_delay_is_not_over_are_left_out_and_so_are_those_being_probed() {
     let mut rig = watching(listed(), &["a", "b"], ReadWrite);
@@ -177,6 +179,7 @@ fn after_an_answer_failed_hosts_whose_delay_is_not_over_are_left_out_and_so_are_
     assert_eq!(order(&mut rig, Search::default()), "b a");
 }
 
+/// Covers: F-03
 #[test]
 fn a_blackholed_primary_does_not_hold_up_a_search_that_is_repeated() {
     let mut rig = watching(listed(), &["a", "b"], ReadWrite);
@@ -317,6 +320,7 @@ fn discovered_servers_share_connections_whatever_was_asked_of_them_and_when() {
     assert_eq!(joined(&rig.snapshot().unfit), "r");
 }
 
+/// Covers: F-06
 #[test]
 fn a_host_that_is_starting_up_is_asked_again_soon_and_ever_more_rarely_up_to_the_delay_of_failed_hosts() {
     let options = ClusterOptions {
@@ -367,6 +371,7 @@ fn a_host_that_was_down_for_long_and_is_starting_up_is_asked_again_soon() {
     assert_eq!(rig.rejected(), "");
 }
 
+/// Covers: R-06
 #[test]
 fn a_lone_host_in_a_crash_restart_is_back_within_a_moment() {
     let mut rig = watching(listed(), &["a"], ReadWrite);
@@ -378,6 +383,7 @@ fn a_lone_host_in_a_crash_restart_is_back_within_a_moment() {
     assert_eq!(rig.open().as_deref(), Ok("a"));
 }
 
+/// Covers: F-07
 #[test]
 fn a_cold_standby_has_not_failed_and_is_asked_again_while_no_primary_can_be_reached() {
     let mut rig = watching(listed(), &["gp1", "gp2"], ReadWrite);
@@ -440,6 +446,7 @@ fn connections_may_stay_on_the_best_there_is_and_on_what_merely_failed() {
     }
 }
 
+/// Covers: F-14, Q-11
 #[test]
 fn a_read_pool_goes_to_the_primary_while_no_standby_works_and_back_when_one_does() {
     let mut rig = watching(listed(), &["p", "s", "t"], PreferStandby);
@@ -459,6 +466,7 @@ fn a_read_pool_goes_to_the_primary_while_no_standby_works_and_back_when_one_does
     assert_eq!(rig.allowed(), "s t", "nothing stays on the primary");
 }
 
+/// Covers: F-14
 #[test]
 fn a_connection_that_will_do_is_kept_and_no_host_is_dialled_twice() {
     let mut rig = watching(listed(), &["p", "q", "s"], PreferStandby);
@@ -543,6 +551,7 @@ fn a_watched_host_that_is_gone_has_failed_and_one_that_refuses_the_login_has_not
     }
 }
 
+/// Covers: F-18, V-08
 #[test]
 fn a_doubted_role_is_unknown_and_asked_at_once_but_not_more_than_once_a_second() {
     let mut rig = watching(listed(), &["a", "b"], ReadWrite);
@@ -566,6 +575,7 @@ fn a_doubted_role_is_unknown_and_asked_at_once_but_not_more_than_once_a_second()
     assert_eq!(asked, [millis(0), millis(1000), millis(2000)]);
 }
 
+/// Covers: V-06
 #[test]
 fn a_host_that_ended_a_connection_is_neither_left_out_nor_believed_any_longer() {
     let mut rig = watching(listed(), &["a", "b"], PreferStandby);
@@ -581,6 +591,7 @@ fn a_host_that_ended_a_connection_is_neither_left_out_nor_believed_any_longer() 
     rig.cluster.suspect(&HostKey::new("stranger", 1));
 }
 
+/// Covers: F-17
 #[test]
 fn of_two_primaries_the_one_that_was_promoted_last_is_written_to_and_people_are_told_once() {
     let mut rig = watching(listed(), &["old", "new"], ReadWrite);

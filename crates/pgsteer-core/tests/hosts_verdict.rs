@@ -175,7 +175,7 @@ fn a_host_that_answered_and_gave_no_connection_is_rejected() {
     }
 }
 
-/// Covers: E-154
+/// Covers: E-154, V-05
 #[test]
 fn a_refused_login_is_judged_at_the_end_of_the_pass() {
     for code in ["28P01", "28000", "3D000", "42501"] {
@@ -200,7 +200,7 @@ type Row<'a> = (
     (ConnectionEffect, HostEffect, BreakerEffect, bool),
 );
 
-/// Covers: E-154
+/// Covers: E-154, V-01, V-02, V-03, V-04, V-05, V-06, V-07, V-08, V-09, V-10, F-01, F-06, F-07, F-08, F-09, F-10, F-11
 #[test]
 fn every_row_of_the_table_says_what_becomes_of_connection_host_breaker_and_search() {
     use BreakerEffect::{Failure, Neutral, Success};
@@ -313,6 +313,7 @@ fn every_row_of_the_table_says_what_becomes_of_connection_host_breaker_and_searc
     }
 }
 
+/// Covers: V-06, V-07, V-09
 #[test]
 fn nothing_on_an_open_connection_marks_its_host_as_failed() {
     let codes = ["57P01", "57P03", "08006", "28P01", "53300", "XX000", "25006", ""];
@@ -329,6 +330,7 @@ fn nothing_on_an_open_connection_marks_its_host_as_failed() {
     }
 }
 
+/// Covers: V-08
 #[test]
 fn one_code_says_that_a_server_took_no_write() {
     assert!(doubts_role("25006"));

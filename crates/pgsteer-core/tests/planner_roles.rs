@@ -117,6 +117,7 @@ fn openers_that_find_nothing_in_one_round_double_the_rest_once() {
     assert_eq!(rig.sleeps_for(), Some(500 * MS));
 }
 
+/// Covers: F-13
 #[test]
 fn nobody_who_waits_fails_while_a_host_may_fit_or_be_ready_in_a_moment() {
     for (why, fails) in [(NoFit, false), (NotReady, false), (Hosts, true), (Refused, true)] {
@@ -170,6 +171,7 @@ fn a_change_opens_nothing_beside_the_opener_that_is_asking() {
     assert_eq!(change(&mut rig, &unfit(&[])), []);
 }
 
+///
 #[test]
 fn connections_to_a_host_that_is_not_wanted_go_at_once_and_all_of_them() {
     let close = |slot| Action::Close {
@@ -226,6 +228,7 @@ fn a_connection_somebody_took_in_the_moment_its_host_became_unfit_goes_when_it_c
 /// Where the connections to a host go, what its name resolves to now, and which of them are moved.
 type Moved<'a> = (&'a [Option<&'a str>], &'a [&'a str], &'a [u32]);
 
+/// Covers: F-19
 #[test]
 fn a_connection_to_an_address_that_the_name_no_longer_has_is_a_stray() {
     let table: [Moved<'_>; 6] = [

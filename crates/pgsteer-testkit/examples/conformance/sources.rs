@@ -147,7 +147,7 @@ fn covered_cases(attribute: TokenStream) -> Vec<String> {
 }
 
 /// A capital letter, a hyphen, and a number: `E-001`. Whether the table has it is asked later.
-fn is_case(word: &str) -> bool {
+pub(crate) fn is_case(word: &str) -> bool {
     matches!(word.split_once('-'), Some((letter, number))
         if letter.len() == 1
             && letter.chars().all(|letter| letter.is_ascii_uppercase())

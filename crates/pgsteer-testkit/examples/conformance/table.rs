@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::sources::Covers;
+use crate::sources::{Covers, is_case};
 
 /// Stands where a case has neither test nor reason.
 const MISSING: &str = "missing";
@@ -132,7 +132,8 @@ fn tests_in(shown_by: &str) -> impl Iterator<Item = &str> {
 }
 
 fn read_line(line: &str) -> Result<Line<'_>, String> {
-    if !line.starts_with("| E-") {
+    let first = line.strip_prefix("| ").and_then(|cells| cells.split(' ').next());
+    if !first.is_some_and(is_case) {
         return Ok(Line::Other(line));
     }
     let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     const DOCUMENT: &str = "# Title\n\n| case | behaviour | tests |\n|---|---|---|\n\
-        | E-001 | One | `a::gone` |\n| E-002 | Two | reason: cannot be |\n| E-003 | Three | missing |\n";
+        | E-001 | One | `a::gone` |\n| E-002 | Two | reason: cannot be |\n| F-3 | Three | missing |\n";
 
     fn covers(pairs: &[(&str, &[&str])]) -> Covers {
         let owned = |tests: &[&str]| tests.iter().map(|test| (*test).to_owned()).collect();
@@ -164,14 +165,14 @@ mod tests {
     #[test]
     fn tests_replace_what_stood_there_and_reasons_stay() {
         let table = Table::read(DOCUMENT).unwrap();
-        let text = table.with_tests(&covers(&[("E-003", &["a::x", "b::y"])]));
+        let text = table.with_tests(&covers(&[("F-3", &["a::x", "b::y"])]));
         let rows: Vec<&str> = text.lines().skip(4).collect();
         assert_eq!(
             rows,
             [
                 "| E-001 | One | missing |",
                 "| E-002 | Two | reason: cannot be |",
-                "| E-003 | Three | `a::x`<br>`b::y` |"
+                "| F-3 | Three | `a::x`<br>`b::y` |"
             ]
         );
         assert!(text.starts_with("# Title\n\n| case |"));
@@ -181,7 +182,7 @@ mod tests {
     fn a_case_without_test_or_reason_and_a_test_that_did_not_pass_are_faults() {
         let table = Table::read(DOCUMENT).unwrap();
         let faults = table.complete(&BTreeSet::new()).unwrap_err();
-        assert!(faults.contains("E-003 has neither"), "{faults}");
+        assert!(faults.contains("F-3 has neither"), "{faults}");
         assert!(faults.contains("E-001: a::gone did not pass"), "{faults}");
         assert!(!faults.contains("E-002"), "{faults}");
     }

@@ -228,11 +228,13 @@ const BAD: &[Bad] = &[
     ),
 ];
 
+///
 #[test]
 fn good_strings_are_read_by_libpqs_rules() {
     accepts(GOOD);
 }
 
+///
 #[test]
 fn bad_strings_are_refused_with_the_reason() {
     refuses(BAD);

@@ -102,7 +102,7 @@ fn the_database_follows_the_user_unless_it_is_given() {
     );
 }
 
-/// Covers: E-009, E-010
+/// Covers: E-009, E-010, Q-35
 #[test]
 fn hosts_keep_their_order_and_take_the_port_unless_they_have_one() {
     let rows = [
@@ -387,7 +387,7 @@ fn an_error_states_the_option_the_value_and_the_range() {
     );
 }
 
-/// Covers: E-005, E-008, E-016
+/// Covers: E-005, E-008, E-016, Q-35
 #[test]
 fn unknown_options_are_reported_together_with_what_was_meant() {
     let url = "postgresql://?pool_szie=5&health_check_interval=5000&connect_attempts=3&load_balanec=any";

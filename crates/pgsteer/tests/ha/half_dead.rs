@@ -233,7 +233,7 @@ async fn with_a_race_a_silent_first_host_costs_the_delay_of_the_race_only() {
     silent.wait_open(0);
 }
 
-/// Covers: F-20, Q-27
+/// Covers: F-04, Q-10
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_only_host_is_named_when_a_checkout_runs_out() {
     let silent = FakePg::start(Fake::StartupThenSilent);

@@ -130,6 +130,8 @@ async fn a_seed_whose_name_does_not_resolve_is_passed_over_and_decides_nothing()
 }
 
 /// A name that is never answered holds discovery up for a connect timeout and no longer.
+///
+///
 #[tokio::test(start_paused = true)]
 async fn a_resolver_that_never_answers_bounds_discovery_by_the_connect_timeout() {
     let sim = with_public_names();

@@ -35,6 +35,8 @@ fn ports(keys: &[HostKey]) -> Vec<u16> {
 }
 
 /// The first scenario: the coordinator is gone for a moment, and no failover follows.
+///
+/// Covers: R-09, F-07
 #[tokio::test(start_paused = true)]
 async fn while_the_coordinator_is_away_both_are_told_and_it_is_used_as_soon_as_it_is_back() {
     let sim = greenplum();
@@ -69,6 +71,8 @@ async fn while_the_coordinator_is_away_both_are_told_and_it_is_used_as_soon_as_i
 }
 
 /// The second scenario: the standby is activated.
+///
+/// Covers: R-10, F-07
 #[tokio::test(start_paused = true)]
 async fn an_activated_standby_is_found_within_a_step() {
     let sim = greenplum();
@@ -91,6 +95,7 @@ async fn an_activated_standby_is_found_within_a_step() {
     assert!(!pool.snapshot().unfit.iter().any(|host| host.port() == 16432));
 }
 
+/// Covers: F-07
 #[tokio::test(start_paused = true)]
 async fn a_cold_standby_is_asked_last_and_costs_nothing_while_the_coordinator_works() {
     let sim = greenplum();
@@ -112,6 +117,8 @@ async fn a_cold_standby_is_asked_last_and_costs_nothing_while_the_coordinator_wo
 }
 
 /// A crashed backend takes the whole server away for a moment, and with it the only host there is.
+///
+/// Covers: R-06, F-06
 #[tokio::test(start_paused = true)]
 async fn a_lone_host_in_crash_recovery_is_used_as_soon_as_it_is_ready() {
     for gap in [40, 90, 350, 1500] {
@@ -136,6 +143,7 @@ async fn a_lone_host_in_crash_recovery_is_used_as_soon_as_it_is_ready() {
     }
 }
 
+/// Covers: F-06
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stays_in_recovery_is_asked_ever_more_rarely() {
     let sim = plain([ServerSpec::new("pg1")]);
@@ -154,6 +162,7 @@ async fn a_server_that_stays_in_recovery_is_asked_ever_more_rarely() {
     drop(pool);
 }
 
+/// Covers: F-08, Q-09
 #[tokio::test(start_paused = true)]
 async fn callers_of_a_full_server_wait_until_it_has_room() {
     let sim = plain([ServerSpec::new("pg1")]);

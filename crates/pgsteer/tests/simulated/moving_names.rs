@@ -32,6 +32,7 @@ fn live(sim: &Sim) -> (usize, usize) {
     )
 }
 
+/// Covers: F-19, Q-03
 #[tokio::test(start_paused = true)]
 async fn connections_to_an_address_that_a_name_no_longer_has_are_moved_a_batch_at_a_time() {
     let sim = named();
@@ -62,6 +63,7 @@ async fn a_leased_connection_is_replaced_when_it_comes_back() {
     until("the next is where the name is", || live(&sim) == (0, 1)).await;
 }
 
+/// Covers: F-19
 #[tokio::test(start_paused = true)]
 async fn new_connections_go_where_the_name_is_at_once() {
     let sim = named();
@@ -72,6 +74,7 @@ async fn new_connections_go_where_the_name_is_at_once() {
     assert_eq!(live(&sim), (1, 1));
 }
 
+/// Covers: F-02
 #[tokio::test(start_paused = true)]
 async fn a_name_that_gets_another_address_besides_or_does_not_resolve_moves_nothing() {
     let changes = [

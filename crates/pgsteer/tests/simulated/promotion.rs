@@ -19,6 +19,7 @@ async fn writing(sim: &Sim) -> Pool {
     full(sim, ordered(&ALL, ReadWrite).pool_size(2)).await
 }
 
+/// Covers: F-13, R-01
 #[tokio::test(start_paused = true)]
 async fn a_waiting_checkout_is_served_within_one_step_of_the_promotion() {
     for outage in [millis(0), millis(90), millis(900), seconds(7), seconds(60)] {
@@ -57,6 +58,7 @@ async fn a_short_outage_is_over_in_a_short_step() {
     );
 }
 
+/// Covers: F-13, Q-07
 #[tokio::test(start_paused = true)]
 async fn a_caller_is_told_at_its_deadline_what_every_host_is() {
     let sim = primary_and_standbys();
@@ -85,6 +87,7 @@ async fn a_caller_is_told_at_its_deadline_what_every_host_is() {
     );
 }
 
+/// Covers: F-03
 #[tokio::test(start_paused = true)]
 async fn an_old_primary_that_swallows_packets_does_not_hold_up_the_steps() {
     for delay in [0, 1, 5, 60] {
@@ -127,6 +130,7 @@ async fn a_primary_that_is_back_is_found_by_the_probes_beside_the_steps() {
     }
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn no_write_on_a_connection_opened_after_the_promotion_is_refused_as_read_only() {
     let sim = primary_and_standbys();
@@ -173,6 +177,7 @@ async fn no_write_on_a_connection_opened_after_the_promotion_is_refused_as_read_
     assert_eq!(placed(&pool.status()), "pg3:4");
 }
 
+/// Covers: F-16, Q-01
 #[tokio::test(start_paused = true)]
 async fn an_old_primary_that_returns_as_a_standby_gets_no_connection() {
     let sim = primary_and_standbys();
@@ -199,6 +204,8 @@ async fn an_old_primary_that_returns_as_a_standby_gets_no_connection() {
 }
 
 /// The server is exchanged under open sessions, as a proxy or a virtual address does it.
+///
+/// Covers: F-18, V-08, Q-28
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_moves_the_pool_by_itself() {
     let sim = primary_and_standbys();
@@ -215,6 +222,7 @@ async fn a_refused_write_moves_the_pool_by_itself() {
     assert!(pool.snapshot().failures.is_empty(), "the host has not failed");
 }
 
+/// Covers: F-18, V-08
 #[tokio::test(start_paused = true)]
 async fn the_connection_of_a_refused_write_is_never_handed_out_again_in_or_out_of_a_transaction() {
     for begin in ["", "BEGIN"] {
@@ -236,6 +244,7 @@ async fn the_connection_of_a_refused_write_is_never_handed_out_again_in_or_out_o
     }
 }
 
+/// Covers: V-10
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_does_not_ask_for_a_writer_keeps_its_connection_after_a_refused_write() {
     for target in [PreferStandby, pgsteer::config::TargetSessionAttrs::Any] {
@@ -250,6 +259,7 @@ async fn a_pool_that_does_not_ask_for_a_writer_keeps_its_connection_after_a_refu
     }
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn connections_on_a_primary_go_to_a_standby_that_comes_up_a_batch_at_a_time() {
     let sim = plain([ServerSpec::new("pg1"), ServerSpec::new("pg2").standby()]);
@@ -273,6 +283,7 @@ async fn connections_on_a_primary_go_to_a_standby_that_comes_up_a_batch_at_a_tim
     assert!(least >= 3, "only a batch is under way at a time: {least} idle");
 }
 
+/// Covers: F-15, Q-06
 #[tokio::test(start_paused = true)]
 async fn a_promotion_moves_the_right_connections_of_two_pools_and_no_others() {
     let sim = primary_and_standbys();
@@ -308,6 +319,7 @@ async fn a_promotion_moves_the_right_connections_of_two_pools_and_no_others() {
     assert_eq!(writes.status().totals.opened, 4);
 }
 
+/// Covers: F-17
 #[tokio::test(start_paused = true)]
 async fn of_two_primaries_the_one_on_the_higher_timeline_is_written_to_and_people_are_warned_once() {
     let lines = Lines::listen();

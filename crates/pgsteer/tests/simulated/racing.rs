@@ -32,6 +32,7 @@ async fn nothing_is_left(sim: &Sim, cluster: &Cluster) {
     assert_eq!(cluster.snapshot().counts.values().sum::<u32>(), 1);
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn a_silent_host_costs_the_delay_and_is_not_marked() {
     let sim = three().build();
@@ -98,6 +99,7 @@ async fn hosts_that_all_fail_are_all_told_of() {
     assert!(cluster.snapshot().pending.is_empty());
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn each_has_a_deadline_of_its_own() {
     let sim = three().build();

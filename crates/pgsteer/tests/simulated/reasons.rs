@@ -51,6 +51,7 @@ fn last_end(pool: &Pool) -> Option<LastEnd> {
     pool.status().last_ends.get(&key("a")).cloned()
 }
 
+/// Covers: V-06
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_idle_connection_is_in_the_status_with_its_age() {
     for (name, end, code, words) in ENDINGS {

@@ -33,6 +33,8 @@ fn one_of_each() -> Sim {
 }
 
 /// Every order of the hosts: the target decides, and the order only among hosts that suit it equally.
+///
+/// Covers: F-12
 #[tokio::test(start_paused = true)]
 async fn each_target_lands_on_the_first_host_that_is_what_it_wants() {
     let orders = [
@@ -89,6 +91,7 @@ async fn a_target_that_asks_for_nothing_sends_no_question() {
     assert_eq!(attempts(&sim, "pg2"), 0, "nobody needs to know what it is");
 }
 
+/// Covers: F-16, Q-05, Q-12
 #[tokio::test(start_paused = true)]
 async fn a_role_is_asked_on_every_connection_whatever_is_remembered() {
     let sim = primary_and_standbys();
@@ -125,6 +128,7 @@ async fn with_load_balance_connections_are_spread_over_the_servers_that_are_want
     assert_eq!(placed(&pool.status()), "a:3 b:3");
 }
 
+/// Covers: F-14, Q-17
 #[tokio::test(start_paused = true)]
 async fn the_connection_that_will_do_is_kept_and_nobody_is_dialled_twice() {
     let sim = primary_and_standbys();
@@ -167,6 +171,7 @@ async fn hosts_that_are_known_not_to_be_better_are_not_asked_for_nothing() {
     assert_eq!(attempts(&sim, "pg2"), 1, "what it is, is fresh");
 }
 
+/// Covers: F-12, Q-07, Q-10, Q-19
 #[tokio::test(start_paused = true)]
 async fn the_error_names_each_host_with_its_state_its_role_and_the_reason() {
     let sim = plain([
@@ -209,6 +214,7 @@ async fn the_error_names_each_host_with_its_state_its_role_and_the_reason() {
     assert!(tried(&error).contains("down down"), "{}", tried(&error));
 }
 
+/// Covers: F-09, V-05
 #[tokio::test(start_paused = true)]
 async fn a_host_that_refuses_the_login_is_at_fault_where_another_takes_it_though_that_does_not_fit() {
     let sim = plain([ServerSpec::new("pg1"), ServerSpec::new("pg2").standby()]);

@@ -24,6 +24,7 @@ fn attempt_seconds(sim: &Sim, name: &str) -> Vec<u64> {
     of_server.map(|entry| entry.at.as_secs()).collect()
 }
 
+/// Covers: F-09, R-08
 #[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_tried_by_one_opener_ever_more_rarely() {
     let sim = three().login(Auth::Scram, "app", "right").build();
@@ -79,6 +80,7 @@ async fn once_the_login_works_the_pool_fills_at_its_next_try_with_all_its_opener
     assert!(took <= seconds(30) + millis(10), "{took:?}");
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn an_hour_without_any_host_costs_a_bounded_number_of_dials() {
     let sim = three().log_limit(0).build();
@@ -105,6 +107,8 @@ async fn an_hour_without_any_host_costs_a_bounded_number_of_dials() {
 }
 
 /// A server that lets everybody in only to throw them out at once is not dialled in a circle.
+///
+///
 #[tokio::test(start_paused = true)]
 async fn connections_that_end_as_soon_as_they_are_open_are_not_replaced_without_rest() {
     let sim = three().log_limit(0).build();

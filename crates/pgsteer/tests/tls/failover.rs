@@ -6,6 +6,7 @@ use pgsteer_testkit::{HaSet, Tls};
 use crate::log::record_log;
 use crate::rig::{LIMIT, QUICK};
 
+///
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_follows_the_primary_over_tls() {
     record_log();

@@ -47,6 +47,7 @@ async fn a_pool_over_tls_survives_a_killed_server_and_leaves_no_session_behind()
     assert_eq!(server.sessions("over-tls"), 0);
 }
 
+///
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_hangs_in_the_handshake_costs_one_connect_timeout() {
     for (fake, words) in [

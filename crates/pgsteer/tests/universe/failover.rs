@@ -53,7 +53,7 @@ async fn a_rolling_restart_under_load_fails_no_checkout() {
     );
 }
 
-/// Covers: E-260
+/// Covers: E-260, Q-04
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_back_gets_its_share_a_batch_at_a_time_and_nobody_is_disturbed() {
     let universe = three().await;
@@ -109,7 +109,7 @@ async fn a_pool_in_full_use_evens_out_as_connections_come_back() {
     spread_becomes(&pool, &universe, &[2, 2, 2]).await;
 }
 
-/// Covers: E-252
+/// Covers: E-252, Q-07
 #[tokio::test(flavor = "multi_thread")]
 async fn with_every_server_down_the_error_names_each_and_with_them_up_it_works_again() {
     let universe = three().await;

@@ -45,6 +45,7 @@ async fn refused(
     pool
 }
 
+///
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_told_at_once_marks_no_host_and_makes_no_storm_of_logins() {
     let universe = three().await;

@@ -26,6 +26,7 @@ fn sasl() -> Vec<u8> {
     message(b'R', &[&10_i32.to_be_bytes()[..], b"SCRAM-SHA-256\0\0"].concat())
 }
 
+/// Covers: F-04
 #[tokio::test(start_paused = true)]
 async fn a_server_that_falls_silent_anywhere_costs_one_deadline_and_its_socket() {
     let logged_in = [accepted(), ready(b'I')].concat();
@@ -72,6 +73,7 @@ async fn a_server_that_answers_half_of_the_setup_costs_one_deadline() {
     );
 }
 
+/// Covers: F-02
 #[tokio::test(start_paused = true)]
 async fn a_name_that_never_resolves_costs_one_deadline() {
     let world = Scripted::default();
@@ -88,6 +90,7 @@ async fn a_name_that_never_resolves_costs_one_deadline() {
     );
 }
 
+/// Covers: F-03
 #[tokio::test(start_paused = true)]
 async fn a_socket_that_never_connects_costs_one_deadline() {
     let began = Instant::now();

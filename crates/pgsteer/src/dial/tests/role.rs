@@ -31,6 +31,7 @@ fn rows(rows: &[&[Option<&str>]]) -> Vec<u8> {
     [bytes, completed("SELECT 1"), ready(b'I')].concat()
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn the_role_is_what_the_server_answers() {
     let table = [

@@ -120,6 +120,7 @@ fn falls_silent(said: &'static [u8]) -> (Host, tokio::sync::oneshot::Receiver<()
     (host, on_close)
 }
 
+///
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_before_or_within_the_handshake_costs_one_deadline_and_its_socket() {
     for (case, said, stage) in [
