@@ -283,6 +283,7 @@ impl ClusterState {
             self.find_probe_timer();
         }
         match role {
+            Some(_) if self.table.host(place).is_mixed => self.answered_and_has_no_role(place),
             Some(role) => self.learn(place, role, timeline, is_news, now),
             None => self.takes_sessions(place),
         }

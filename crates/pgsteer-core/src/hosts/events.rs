@@ -145,6 +145,11 @@ pub enum LogEvent {
         /// Which hosts, and the timeline of each.
         primaries: Vec<(HostKey, u32)>,
     },
+    /// The addresses of one name are servers that are not the same.
+    MixedRoles {
+        /// Which name.
+        host: HostKey,
+    },
     /// A run of failures is over: a connection opened and none has failed since for the quiet time.
     RunEnded {
         /// Which host.
@@ -197,6 +202,7 @@ impl LogEvent {
             | LogEvent::NotReady { .. }
             | LogEvent::Full { .. }
             | LogEvent::SplitBrain { .. }
+            | LogEvent::MixedRoles { .. }
             | LogEvent::DiscoveryFailed { .. }
             | LogEvent::HookFailed { .. } => LogLevel::Warning,
             LogEvent::AddressChosen(choice) if choice.reason == Reason::UnresolvedPublicIp => {
@@ -253,6 +259,11 @@ impl fmt::Display for LogEvent {
                 }
                 f.write_str("; only the highest is written to")
             }
+            LogEvent::MixedRoles { host } => write!(
+                f,
+                "the addresses of {host} are servers of different roles; each connection is asked, and nothing is known of \
+                 the name itself; to have them ordered by their roles, list them as hosts of their own"
+            ),
             LogEvent::RunEnded {
                 host,
                 kind,

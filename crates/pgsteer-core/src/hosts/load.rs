@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use super::HostFailure;
+use super::mixed::Heard;
 use super::probes::Probe;
 use super::roles::Known;
 use crate::host::HostKey;
@@ -25,6 +26,9 @@ pub(super) struct Host {
     pub(super) probe: Option<Probe>,
     /// What it last said it is.
     pub(super) role: Option<Known>,
+    /// What its addresses have said lately, and whether they disagree: then it has no role of its own.
+    pub(super) heard: Vec<Heard>,
+    pub(super) is_mixed: bool,
     /// When it is to be asked what it is, since that was doubted, and when it last was for this reason.
     pub(super) ask_at: Option<Instant>,
     pub(super) asked_at: Option<Instant>,
@@ -85,6 +89,8 @@ impl HostTable {
             failure: None,
             probe: None,
             role: None,
+            heard: Vec::new(),
+            is_mixed: false,
             ask_at: None,
             asked_at: None,
             addresses: Vec::new(),

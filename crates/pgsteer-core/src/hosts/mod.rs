@@ -8,6 +8,7 @@ mod events;
 mod failures;
 mod load;
 mod log_runs;
+mod mixed;
 mod mode;
 mod names;
 mod picker;

@@ -130,6 +130,14 @@ impl ClusterState {
         }
     }
 
+    /// A host has said what it is, which holds for one of its addresses only.
+    pub(super) fn answered_and_has_no_role(&mut self, place: usize) {
+        self.forget_role(place);
+        if self.table.host_mut(place).ask_at.take().is_some() {
+            self.find_probe_timer();
+        }
+    }
+
     /// The host gave a session without being asked what it is.
     pub(super) fn takes_sessions(&mut self, place: usize) {
         let known = self.table.host(place).role;
