@@ -62,6 +62,16 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
+impl Endpoint {
+    /// The network address; `None` for a Unix socket.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Endpoint::Tcp(address) => Some(address.ip()),
+            Endpoint::Unix(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -5,14 +5,10 @@
 //! it is connected to address by address, each connection is asked, and those that are open stay.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
+use super::load::Host;
 use super::{ClusterState, LogEvent, Role};
 use crate::host::HostKey;
-
-/// How long an address's answer counts against that of another. Longer than a failover that moves a name takes to be seen
-/// on both, and no longer than is needed to meet every address once.
-const MEMORY: Duration = Duration::from_secs(60);
 
 /// The most addresses that are remembered of one name.
 const MOST: usize = 16;
@@ -22,33 +18,25 @@ const MOST: usize = 16;
 pub(super) struct Heard {
     address: IpAddr,
     role: Role,
-    at: Instant,
 }
 
 impl ClusterState {
     /// Which of a host's addresses a connection to it reached, and what was said there. To be told before the connection is
-    /// reported in any other way.
-    pub fn heard_at(&mut self, key: &HostKey, address: IpAddr, role: Role, now: Instant) {
+    /// reported in any other way. An answer counts until the address gives another or the name no longer has it: however
+    /// old it is, there may be connections from that time.
+    pub fn heard_at(&mut self, key: &HostKey, address: IpAddr, role: Role) {
         let Some(place) = self.table.place(key) else {
             return;
         };
         let host = self.table.host_mut(place);
         let address = address.to_canonical();
-        let is_old = |heard: &Heard| now.saturating_duration_since(heard.at) >= MEMORY;
-        host.heard
-            .retain(|heard| heard.address != address && !is_old(heard));
+        host.heard.retain(|heard| heard.address != address);
         if host.heard.len() == MOST {
             host.heard.remove(0);
         }
-        host.heard.push(Heard {
-            address,
-            role,
-            at: now,
-        });
-        let was_mixed = std::mem::replace(
-            &mut host.is_mixed,
-            host.heard.iter().any(|heard| heard.role != role),
-        );
+        host.heard.push(Heard { address, role });
+        let was_mixed = host.is_mixed;
+        host.compare_addresses();
         if host.is_mixed && !was_mixed {
             let key = host.key.clone();
             self.log([LogEvent::MixedRoles { host: key }]);
@@ -56,8 +44,24 @@ impl ClusterState {
     }
 }
 
+impl Host {
+    /// What was heard at addresses that the name no longer has is forgotten.
+    pub(super) fn forget_addresses_but(&mut self, addresses: &[IpAddr]) {
+        self.heard.retain(|heard| addresses.contains(&heard.address));
+        self.compare_addresses();
+    }
+
+    fn compare_addresses(&mut self) {
+        let mut roles = self.heard.iter().map(|heard| heard.role);
+        let first = roles.next();
+        self.is_mixed = roles.any(|role| Some(role) != first);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::hosts::{
         Action, ClusterOptions, HostOrder, LoadBalance, Search, Snapshot, TargetSessionAttrs,
@@ -92,7 +96,7 @@ mod tests {
             ..Search::default()
         };
         assert_eq!(cluster.pick(&search, 0, now), Ok(key.clone()));
-        cluster.heard_at(key, address, role, now);
+        cluster.heard_at(key, address, role);
         cluster.opened(key, Some(role), now);
     }
 
@@ -137,17 +141,26 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_has_moved_has_a_role_again_once_the_old_address_is_forgotten() {
+    fn a_name_that_has_moved_has_a_role_again_once_it_has_lost_the_old_address() {
         let now = Instant::now();
         let (mut cluster, key) = cluster(now);
         connect(&mut cluster, &key, ONE, Role::Standby, now);
-        connect(&mut cluster, &key, OTHER, Role::Primary, now + MEMORY / 2);
-        let mixed = for_writes(&cluster, now + MEMORY / 2);
-        assert!(mixed.roles.is_empty());
+        connect(&mut cluster, &key, OTHER, Role::Primary, now);
+        assert!(for_writes(&cluster, now).roles.is_empty());
 
-        let later = now + MEMORY;
-        connect(&mut cluster, &key, OTHER, Role::Primary, later);
-        assert_eq!(for_writes(&cluster, later).roles[&key].role, Role::Primary);
+        cluster.names_resolved(&key, vec![OTHER]);
+        connect(&mut cluster, &key, OTHER, Role::Primary, now);
+        assert_eq!(for_writes(&cluster, now).roles[&key].role, Role::Primary);
+    }
+
+    #[test]
+    fn addresses_that_have_come_to_agree_are_one_role_again() {
+        let now = Instant::now();
+        let (mut cluster, key) = cluster(now);
+        connect(&mut cluster, &key, ONE, Role::Standby, now);
+        connect(&mut cluster, &key, OTHER, Role::Primary, now);
+        connect(&mut cluster, &key, OTHER, Role::Standby, now);
+        assert_eq!(for_writes(&cluster, now).unfit, [key]);
     }
 
     #[test]
@@ -156,7 +169,7 @@ mod tests {
         let (mut cluster, key) = cluster(now);
         for last in 0..=255 {
             let address = IpAddr::from([10, 0, 1, last]);
-            cluster.heard_at(&key, address, Role::Standby, now);
+            cluster.heard_at(&key, address, Role::Standby);
         }
         let place = cluster.table.place(&key).expect("it is configured");
         assert_eq!(cluster.table.host(place).heard.len(), MOST);

@@ -17,6 +17,7 @@ impl ClusterState {
             return;
         };
         let host = self.table.host_mut(place);
+        host.forget_addresses_but(&addresses);
         if host.is_seed && host.addresses != addresses {
             host.addresses = addresses;
             self.changed();

@@ -1,5 +1,5 @@
-//! Looking up the names of configured hosts at a refresh, so that connections to addresses that a name no longer has can
-//! be moved away.
+//! What is behind the names of hosts: which address said what, and, at a refresh, which addresses the configured names
+//! have, so that connections to those they no longer have can be moved away.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -11,6 +11,16 @@ use futures_util::future::join_all;
 use pgsteer_core::host::HostKey;
 
 use super::Shared;
+use crate::dial::Dialled;
+
+impl Shared {
+    /// Notes which of a host's addresses said what.
+    pub(super) fn heard(&self, key: &HostKey, dialled: &Dialled) {
+        if let (Some(role), Some(address)) = (dialled.role, dialled.peer.address()) {
+            self.with_state(|state, _| state.heard_at(key, address, role));
+        }
+    }
+}
 
 /// Looks all of them up, at once and within the limit, and reports each. A look-up that fails reports no address, which
 /// changes nothing.

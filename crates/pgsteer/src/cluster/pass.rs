@@ -83,6 +83,7 @@ impl Pass {
         for (reservation, reason) in self.refused_login.drain(..) {
             reservation.failed(FailureKind::Rejected, &reason);
         }
+        self.shared.heard(reservation.key(), &dialled);
         let role = dialled.role;
         match self.fit(reservation.key(), role) {
             Fit::Unfit => {

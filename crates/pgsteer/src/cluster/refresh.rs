@@ -86,6 +86,7 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
                 role: dialled.role,
                 timeline: dialled.timeline,
             };
+            shared.heard(&key, &dialled);
             dialled.close_in_background();
             Ok(answer)
         }

@@ -139,6 +139,7 @@ impl Shared {
         let ask = Ask {
             role: wanted.target.asks(),
             timeline: false,
+            target: wanted.target,
         };
         let dial = async move { shared.dialler.dial(&key, purpose, ask).await };
         // A resolver or dialler given by the application may panic: that is this host's failure, not the search's.

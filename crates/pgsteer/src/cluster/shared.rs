@@ -138,6 +138,7 @@ impl Shared {
                     let ask = Ask {
                         role: ask_role,
                         timeline: ask_timeline,
+                        target: pgsteer_core::hosts::TargetSessionAttrs::Any,
                     };
                     let task = self
                         .runtime

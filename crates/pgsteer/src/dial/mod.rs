@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
+use pgsteer_core::hosts::Fit;
 use pgsteer_core::verdict::{HostEffect, Stage};
 use tokio::time::{Instant, timeout_at};
 
@@ -94,7 +95,8 @@ impl Dialler {
     /// All addresses of a name are tried in order until one works; each but the last gets its even share of the time
     /// that is left. A refused login ends the attempt, since asking again would only bring a lock-out nearer.
     ///
-    /// What the server is asked about itself is in the result; whether that suits anybody is not judged here.
+    /// Behind one name there may be several servers. One that is not what is wanted is passed over for the next address;
+    /// if none suits, the connection is to the best there is, and whoever asked sees from its role that it will not do.
     ///
     /// Cancel safe: dropping the future closes everything at once.
     ///
@@ -129,6 +131,7 @@ impl Dialler {
                 return Err(Failure::new(Stage::Resolve, Observed::Deadline, text));
             }
         };
+        let mut best: Option<(Fit, Dialled)> = None;
         let mut furthest: Option<Failure> = None;
         let mut left = u32::try_from(endpoints.len()).unwrap_or(u32::MAX);
         for endpoint in endpoints {
@@ -137,11 +140,19 @@ impl Dialler {
             left = left.saturating_sub(1);
             let limit = Limit::until(share, &endpoint);
             let failure = match self.login(host, password.as_deref(), ask, &limit).await {
-                Ok(dialled) => return Ok(dialled),
+                Ok(dialled) => {
+                    let fit = dialled.role.map_or(Fit::Wanted, |role| ask.target.fit(role));
+                    best = Some(better(best, (fit, dialled)));
+                    match best.take_if(|(fit, _)| *fit == Fit::Wanted) {
+                        Some((_, wanted)) => return Ok(wanted),
+                        None => continue,
+                    }
+                }
                 Err(failure) => failure,
             };
             if failure.host_effect() == HostEffect::JudgeAtEndOfPass {
-                return Err(failure);
+                furthest = Some(failure);
+                break;
             }
             if furthest
                 .as_ref()
@@ -149,6 +160,9 @@ impl Dialler {
             {
                 furthest = Some(failure);
             }
+        }
+        if let Some((_, dialled)) = best {
+            return Ok(dialled);
         }
         Err(furthest
             .unwrap_or_else(|| Failure::new(Stage::Resolve, Observed::NoSuchName, "the name has no address")))
@@ -259,6 +273,17 @@ impl Dialler {
     fn in_time(&self) -> String {
         format!("within {:?}", self.settings.connect_timeout)
     }
+}
+
+/// The one of two connections that suits better, the earlier if both suit as well. The other is closed.
+fn better(earlier: Option<(Fit, Dialled)>, later: (Fit, Dialled)) -> (Fit, Dialled) {
+    let (kept, other) = match earlier {
+        None => return later,
+        Some(earlier) if later.0 < earlier.0 => (later, earlier),
+        Some(earlier) => (earlier, later),
+    };
+    other.1.close_in_background();
+    kept
 }
 
 /// How far an attempt came, for choosing which of several addresses' failures tells most.

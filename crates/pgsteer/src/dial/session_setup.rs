@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use pgsteer_core::hosts::Role;
+use pgsteer_core::hosts::{Role, TargetSessionAttrs};
 use pgsteer_core::verdict::Stage;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow};
 
@@ -31,6 +31,8 @@ pub(crate) struct Ask {
     pub(crate) role: bool,
     /// On which timeline it writes.
     pub(crate) timeline: bool,
+    /// What is wanted: where a name has several addresses, those of servers that suit it less are passed over.
+    pub(crate) target: TargetSessionAttrs,
 }
 
 /// What it answered. `None` where nothing was asked.

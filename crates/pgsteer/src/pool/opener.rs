@@ -12,7 +12,6 @@ use super::inner::{Inner, Message};
 use super::tenant::Tenant;
 use crate::cluster::{Counted, Opened, SearchError, Wanted};
 use crate::dial::{Dialled, EndReason, Owner, Purpose};
-use crate::world::Endpoint;
 
 /// Opens a connection for the slot and reports to the keeper how it went. The report is there before the task has
 /// begun, so that the keeper hears of one that was aborted before its first step too.
@@ -67,10 +66,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 peer,
                 ..
             } = dialled;
-            let address = match peer {
-                Endpoint::Tcp(address) => Some(address.ip().to_canonical()),
-                Endpoint::Unix(_) => None,
-            };
+            let address = peer.address().map(|address| address.to_canonical());
             let opened_at = super::now();
             let tenant = Tenant {
                 client,

@@ -168,6 +168,7 @@ fn db() -> HostKey {
 const ROLE: Ask = Ask {
     role: true,
     timeline: false,
+    target: pgsteer_core::hosts::TargetSessionAttrs::Any,
 };
 
 /// Dials `db` in a world where it does this.

@@ -69,6 +69,7 @@ async fn a_connection_is_set_up_as_configured() {
     let ask = Ask {
         role: true,
         timeline: true,
+        target: pgsteer_core::hosts::TargetSessionAttrs::Any,
     };
     let dialled = dialler(config)
         .dial(&key(universe.server(0)), Purpose::Pool, ask)

@@ -93,6 +93,7 @@ async fn the_timeline_is_read_off_a_file_name_and_nothing_else() {
     const TIMELINE: Ask = Ask {
         role: false,
         timeline: true,
+        target: pgsteer_core::hosts::TargetSessionAttrs::Any,
     };
     let error = |code| [report(b'E', "ERROR", code, "no"), ready(b'I')].concat();
     let table: Vec<(&str, Vec<u8>, Option<u32>)> = vec![
@@ -134,6 +135,7 @@ async fn a_connection_that_is_lost_over_the_timeline_is_no_connection() {
     let ask = Ask {
         role: false,
         timeline: true,
+        target: pgsteer_core::hosts::TargetSessionAttrs::Any,
     };
     let error = dial_asking(host, config(), ask).await.unwrap_err();
     assert_eq!(error.stage(), Stage::SessionSetup);
@@ -149,6 +151,7 @@ async fn only_what_is_wanted_is_said_and_in_one_round_trip() {
             Ask {
                 role: true,
                 timeline: true,
+                target: pgsteer_core::hosts::TargetSessionAttrs::Any,
             },
             vec![set, ROLE_QUERY, TIMELINE_QUERY],
         ),
