@@ -66,6 +66,17 @@ impl ClusterState {
         self.fit_of(role, timeline, target)
     }
 
+    /// A host said what it is on a connection that nobody searched for.
+    pub fn role_seen(&mut self, key: &HostKey, role: Role, now: Instant) {
+        let Some(place) = self.table.place(key) else {
+            return;
+        };
+        match self.table.host(place).is_mixed {
+            true => self.answered_and_has_no_role(place),
+            false => self.learn(place, role, None, false, now),
+        }
+    }
+
     /// The server ended a connection to the host: what it was may not be what it is. It is not left out for that.
     pub fn suspect(&mut self, key: &HostKey) {
         if let Some(place) = self.table.place(key) {

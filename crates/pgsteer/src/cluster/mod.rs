@@ -4,6 +4,7 @@
 
 mod connection;
 mod joining;
+mod lookout;
 mod membership;
 mod names;
 mod pass;

@@ -11,8 +11,8 @@ use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
 use super::Shared;
 use super::race::Outcome;
 use super::reservation::Reservation;
-use super::search::{Opened, SearchError};
-use crate::dial::{DialError, Dialled};
+use super::search::{Opened, SearchError, Wanted};
+use crate::dial::{DialError, Dialled, Purpose};
 use crate::error::{ConnectFailed, HostTried, failure_in_words, role_in_words, shortened};
 
 /// One search, as far as it has come.
@@ -24,8 +24,12 @@ pub(super) struct Pass {
     tried: Vec<HostTried>,
     /// Hosts that refused the login, not yet judged. Their reservations stay out meanwhile.
     refused_login: Vec<(Reservation, String)>,
+    /// Whether somebody waits for a connection and searches again if this comes to nothing.
+    goes_on: bool,
     /// Some host said what it is, and that is not what is wanted.
     unfit: bool,
+    /// Connections to such hosts, to look out from if nothing fits.
+    lookouts: Vec<(HostKey, Dialled)>,
     /// Some host is there and takes no connections yet, or no more.
     not_ready: bool,
     /// The first connection that will do.
@@ -33,10 +37,12 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new(shared: Arc<Shared>, target: TargetSessionAttrs) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, wanted: Wanted<'_>) -> Self {
         Pass {
             shared,
-            target,
+            target: wanted.target,
+            goes_on: wanted.purpose == Purpose::Pool,
+            lookouts: Vec::new(),
             begun: Vec::new(),
             tried: Vec::new(),
             refused_login: Vec::new(),
@@ -87,7 +93,10 @@ impl Pass {
         let role = dialled.role;
         match self.fit(reservation.key(), role) {
             Fit::Unfit => {
-                dialled.close_in_background();
+                match self.goes_on {
+                    true => self.lookouts.push((reservation.key().clone(), dialled)),
+                    false => dialled.close_in_background(),
+                }
                 if let Some(role) = role {
                     self.is_unfit(reservation, role);
                 }
@@ -108,6 +117,7 @@ impl Pass {
                 if let Some(spare) = self.spare.take() {
                     spare.close();
                 }
+                self.close_lookouts();
                 Some(Opened::new(reservation, dialled))
             }
         }
@@ -181,7 +191,11 @@ impl Pass {
     /// Nothing is left to try. Reservations of refused logins lapse here, which marks no host.
     pub(super) fn finish(mut self, no_host: NoHost) -> Result<Opened, SearchError> {
         if let Some(spare) = self.spare.take() {
+            self.close_lookouts();
             return Ok(spare);
+        }
+        for (key, dialled) in self.lookouts.drain(..) {
+            self.shared.look_out(key, dialled);
         }
         if !self.refused_login.is_empty() {
             return Err(SearchError::Login(self.connect_failed()));
@@ -199,6 +213,13 @@ impl Pass {
             NoHost::NoServer if self.tried.is_empty() => SearchError::NoServer,
             NoHost::NoServer => SearchError::Hosts(self.connect_failed()),
         })
+    }
+
+    /// Something fits, so nobody has to look out for what may.
+    fn close_lookouts(&mut self) {
+        for (_, dialled) in self.lookouts.drain(..) {
+            dialled.close_in_background();
+        }
     }
 
     /// Has the failed hosts looked at, one of which may be what is wanted, and tells of those that were left out.

@@ -84,7 +84,7 @@ impl Shared {
     /// nothing.
     pub(crate) async fn open(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Opened, SearchError> {
         self.wait_ready().await?;
-        let mut pass = Pass::new(self.clone(), wanted.target);
+        let mut pass = Pass::new(self.clone(), wanted);
         let mut race = Race::new(self.race_delay());
         loop {
             if race.has_room() {

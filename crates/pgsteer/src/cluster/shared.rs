@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use super::lookout::Lookout;
 use super::membership::{MadeBy, Members};
 use super::search::SearchError;
 use crate::config::{ConfigError, Settings};
@@ -27,7 +28,7 @@ pub(crate) struct Shared {
     pub(super) settings: Arc<Settings>,
     pub(super) members: Members,
     pub(super) world: World,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     /// Tells the timer task that the next timer may have changed.
     timer_moved: Notify,
     ready: watch::Sender<bool>,
@@ -41,11 +42,12 @@ pub(crate) struct Shared {
 
 /// The background work under way, so that stopping the cluster ends it.
 #[derive(Default)]
-struct Tasks {
+pub(super) struct Tasks {
     timer: Option<AbortHandle>,
     discovery: Option<AbortHandle>,
     names: Option<AbortHandle>,
     probes: HashMap<u64, AbortHandle>,
+    pub(super) lookouts: HashMap<HostKey, Lookout>,
 }
 
 impl Shared {
@@ -246,13 +248,14 @@ impl Shared {
         {
             task.abort();
         }
+        tasks.lookouts.values().for_each(Lookout::abort);
     }
 
     fn state(&self) -> MutexGuard<'_, ClusterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+    pub(super) fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

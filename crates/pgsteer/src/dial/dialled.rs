@@ -10,7 +10,7 @@ use super::cancel::Canceller;
 use super::control::Handle;
 use super::driver::Driver;
 use super::ending::EndReason;
-use super::session_setup::Answered;
+use super::session_setup::{Answered, ask_role};
 use super::tap::Wire;
 use crate::world::Endpoint;
 
@@ -88,6 +88,16 @@ impl Dialled {
             on_end(&reason);
         });
         self.client
+    }
+
+    /// Asks the server once more what it is. `None` if it does not say; the connection is of no use then.
+    ///
+    /// Not cancel safe: after the future was dropped the connection is only fit to be closed.
+    pub(crate) async fn ask_role_again(&mut self) -> Option<Role> {
+        let asking = ask_role(&self.client, &self.wire);
+        let role = self.driver.drive_while(asking).await.ok()?;
+        self.role = Some(role);
+        Some(role)
     }
 
     /// Closes the connection in the background: Terminate, then up to two seconds for the server to let go.

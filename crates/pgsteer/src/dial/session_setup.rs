@@ -89,6 +89,14 @@ pub(super) async fn set_up(
     Ok(Answered { role, timeline })
 }
 
+/// Asks what the server is now. The connection must be driven meanwhile.
+pub(super) async fn ask_role(client: &Client, wire: &Wire) -> Result<Role, Failure> {
+    match client.simple_query(ROLE).await {
+        Ok(answer) => read_role(&answer),
+        Err(error) => Err(Failure::driver(Stage::SessionSetup, error, wire)),
+    }
+}
+
 fn read_role(answer: &[SimpleQueryMessage]) -> Result<Role, Failure> {
     let row = only_row(answer).filter(|row| row.len() == 2);
     let text = |at| row.and_then(|row| row.try_get(at).ok().flatten());

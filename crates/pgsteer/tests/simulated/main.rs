@@ -23,6 +23,7 @@ mod finding_servers;
 mod histories;
 mod holding;
 mod log_lines;
+mod lookouts;
 mod mixed_names;
 mod moving;
 mod moving_names;
