@@ -57,7 +57,7 @@ fn stuck_in_tls() -> Vec<Fake> {
         Fake::SslRequestThenBytes(b"Sgarbage".to_vec()),
         Fake::TlsThenSilent,
         Fake::TlsThenClose,
-        // No TLS at all, which is no reason to go on in clear text.
+        // No TLS at all. What follows in clear text, where that is allowed, is no better.
         Fake::Ready,
         Fake::StartupThenClose,
     ]
@@ -108,7 +108,7 @@ async fn whatever_the_first_host_does_in_the_place_of_tls_the_second_is_reached(
     let builder = HaSet::builder().standbys(0);
     let set = rig(builder.configure(0, |spec| spec.tls(Tls::new().required()))).await;
     let ca = set.tls_files().ca.display().to_string();
-    for mode in ["require", "verify-ca", "verify-full"] {
+    for mode in ["prefer", "require", "verify-ca", "verify-full"] {
         let parameters = format!("sslmode={mode}&sslrootcert={ca}&target_session_attrs=read-write");
         is_passed_over(&set, stuck_in_tls(), &parameters).await;
     }

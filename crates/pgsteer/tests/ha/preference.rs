@@ -4,10 +4,12 @@
 use std::time::{Duration, Instant};
 
 use pgsteer::Conn;
+use pgsteer::config::TargetSessionAttrs;
 use pgsteer_testkit::{Fake, FakePg, HaSet, USER};
 
 use crate::rig::{
-    QUICK, SLACK, backend, full_pool, get, key, pool, primary_with, rig, spread, spread_becomes, stays, write,
+    QUICK, SLACK, backend, becomes, beside, full_pool, get, key, pool, primary_with, refused, rig, spread,
+    spread_becomes, states, stays, write,
 };
 
 /// Covers: R-04, F-15, Q-11
@@ -103,4 +105,30 @@ async fn connections_are_spread_again_once_hosts_are_back_after_an_outage() {
         set.node(second).start();
         spread_becomes(&pool, &set, &[2, 2, 2]).await;
     }
+}
+
+/// Covers: F-12, F-14
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_move_to_the_standby_that_is_left_and_to_the_primary_only_if_that_is_allowed() {
+    let set = primary_with(2).await;
+    let strict = full_pool(
+        &set.addresses(),
+        &format!("target_session_attrs=standby&pool_size=2&{QUICK}"),
+    )
+    .await;
+    let lenient = beside(&strict, TargetSessionAttrs::PreferStandby);
+    let both = |nodes: [u32; 3]| (nodes.to_vec(), nodes.to_vec());
+    let seen = || (spread(&strict, &set), spread(&lenient, &set));
+    becomes(both([0, 2, 0]), seen).await;
+    set.node(1).kill();
+    becomes(both([0, 0, 2]), seen).await;
+    set.node(2).kill();
+    becomes((vec![0, 0, 0], vec![2, 0, 0]), seen).await;
+    let error = refused(&strict, SLACK).await;
+    assert!(
+        states(&error).contains(&(key(set.node(0)), "is a primary")),
+        "{error}"
+    );
+    set.node(1).start();
+    becomes(both([0, 2, 0]), seen).await;
 }

@@ -1,9 +1,9 @@
 //! The primary dies and a standby is promoted, under writers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgsteer::{Conn, HostKey};
-use pgsteer_testkit::{HaSet, Rejoined, Tls};
+use pgsteer_testkit::{HaSet, Rejoined, Server, Tls};
 
 use crate::rig::{
     LONGEST_STEP, QUICK, SLACK, backend, becomes, full_pool, get, get_in_the_end, key, primary_with, soon,
@@ -27,8 +27,9 @@ async fn kill_and_promote(set: &HaSet, parameters: &str) {
 
     // The rests between rounds double from a quarter of a second, so that none is longer than all before it together,
     // and a quarter.
-    let step = (promoted - killed + std::time::Duration::from_millis(250)).min(LONGEST_STEP);
+    let step = (promoted - killed + Duration::from_millis(250)).min(LONGEST_STEP);
     let took = first.saturating_duration_since(promoted);
+    println!("the first write came {took:?} after the promotion, with steps of {step:?} at most");
     assert!(
         took <= step + SLACK,
         "the first write came {took:?} after the promotion, with steps of {step:?} at most"
@@ -129,7 +130,7 @@ async fn of_two_primaries_the_one_on_the_later_timeline_gets_the_writers_and_one
     spread_becomes(&pool, &set, &[0, 4]).await;
     let asked = Instant::now();
     // As many refreshes as would tell it again.
-    becomes(true, || asked.elapsed() > 3 * std::time::Duration::from_secs(1)).await;
+    becomes(true, || asked.elapsed() > 3 * Duration::from_secs(1)).await;
     assert_eq!(spread(&pool, &set), [0, 4]);
     let warnings = crate::log::logged(&["WARN", &set.node(0).address(), &set.node(1).address()]);
     assert_eq!(warnings.len(), 1, "{warnings:?}");
@@ -152,7 +153,7 @@ async fn a_primary_that_thaws_after_its_standby_was_promoted_loses_the_writers()
     soon(async {
         loop {
             let conn = get_in_the_end(&pool).await;
-            let written = tokio::time::timeout(std::time::Duration::from_millis(200), write(&conn)).await;
+            let written = tokio::time::timeout(Duration::from_millis(200), write(&conn)).await;
             if written.is_ok_and(|written| written.is_ok()) {
                 assert_eq!(*Conn::host(&conn), key(set.node(1)));
                 break;
@@ -167,4 +168,88 @@ async fn a_primary_that_thaws_after_its_standby_was_promoted_loses_the_writers()
     spread_becomes(&pool, &set, &[1, 3]).await;
     drop(held);
     spread_becomes(&pool, &set, &[0, 4]).await;
+}
+
+///
+#[tokio::test(flavor = "multi_thread")]
+async fn writers_follow_one_failover_after_another() {
+    let set = primary_with(2).await;
+    let parameters = format!("target_session_attrs=read-write&pool_size=4&{QUICK}");
+    let pool = full_pool(&set.addresses(), &parameters).await;
+    let writers = Writers::start(&pool, 16);
+    let mut lost = Vec::new();
+    for (old, new) in [(0, 1), (1, 2)] {
+        writers.go_on(100).await;
+        set.node(old).kill();
+        set.promote(new);
+        writers.reach(&key(set.node(new))).await;
+        lost.push(key(set.node(old)));
+        if new == 1 {
+            set.follow(2, 1);
+        }
+    }
+    writers.go_on(100).await;
+
+    let failed = writers.end().await;
+    assert!(
+        failed
+            .iter()
+            .all(|failed| failed.lost && lost.contains(&failed.host)),
+        "{failed:?}"
+    );
+    spread_becomes(&pool, &set, &[0, 0, 4]).await;
+}
+
+/// The standbys answer all the while, so that callers wait instead of failing.
+///
+/// Covers: F-13, Q-02, Q-34
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_that_is_restarted_serves_those_who_waited() {
+    let set = primary_with(1).await;
+    let parameters = format!("target_session_attrs=read-write&pool_size=4&{QUICK}");
+    let pool = full_pool(&set.addresses(), &parameters).await;
+    let writers = Writers::start(&pool, 16);
+    for down in [
+        Server::stop_fast as fn(&Server),
+        Server::stop_immediate,
+        Server::kill,
+    ] {
+        writers.go_on(100).await;
+        down(set.node(0));
+        set.node(0).start();
+    }
+    writers.go_on(100).await;
+
+    let failed = writers.end().await;
+    assert!(failed.iter().all(|failed| failed.lost), "{failed:?}");
+    assert!(
+        failed.len() <= 3 * 4,
+        "at most one for each connection: {failed:?}"
+    );
+    spread_becomes(&pool, &set, &[4, 0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_waits_for_a_lost_standby_is_cancelled_once_nobody_waits_for_it() {
+    let set = primary_with(1).await;
+    let parameters =
+        "target_session_attrs=read-write&pool_size=1&return_cancel_after=100ms&return_timeout=30s";
+    let pool = full_pool(&set.addresses(), parameters).await;
+    set.set_synchronous(0, true);
+    set.node(1).freeze();
+    let conn = get(&pool).await;
+    let before = backend(&conn).await;
+    let written = tokio::time::timeout(Duration::from_millis(200), write(&conn)).await;
+    assert!(written.is_err(), "nobody confirmed this commit");
+    drop(conn);
+
+    // It is in the primary's log all the same, and the connection is used again.
+    let conn = get(&pool).await;
+    assert_eq!(backend(&conn).await, before);
+    let rows: i64 = conn
+        .query_one("SELECT count(*) FROM written", &[])
+        .await
+        .unwrap()
+        .get(0);
+    assert_eq!(rows, 1);
 }

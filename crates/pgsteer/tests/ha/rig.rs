@@ -171,7 +171,14 @@ pub(crate) async fn get(pool: &Pool) -> Conn {
 /// The error of a checkout that may wait this long.
 pub(crate) async fn refused(pool: &Pool, limit: Duration) -> Error {
     match pool.get_timeout(limit).await {
-        Ok(conn) => panic!("a connection to {}", Conn::host(&conn)),
+        Ok(conn) => panic!(
+            "a connection to {}, {:?} old, used {} times: {:?}; {:?}",
+            Conn::host(&conn),
+            Conn::age(&conn),
+            Conn::uses(&conn),
+            pool.status(),
+            pool.cluster().snapshot()
+        ),
         Err(error) => error,
     }
 }
