@@ -190,6 +190,11 @@ impl Shared {
         self.with_state(|state, _| state.suspect(host));
     }
 
+    /// The host did not react to a cancel request.
+    pub(crate) fn unresponsive(&self, host: &HostKey) {
+        self.with_state(|state, now| state.unresponsive(host, now));
+    }
+
     pub(crate) fn refresh(&self) {
         self.with_state(|state, now| state.refresh(now));
     }

@@ -2,10 +2,15 @@
 //! The planner's deadline bounds it from outside by cutting the socket, so nothing here needs a timer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::inner::{Inner, Message, Settlement};
 use super::tenant::Tenant;
 use crate::dial::TransactionStatus;
+
+/// How long a cancel request may take at most. A server that works is done with it in a moment; one that is not is
+/// probably frozen, and the sooner that is known, the sooner callers are served elsewhere.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +26,16 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
     let outcome = match job {
         Job::Rollback => settle(&tenant, "ROLLBACK").await,
         Job::Cancel => {
-            match tenant.canceller.cancel(pool.settings.connect_timeout).await {
+            let limit = pool.settings.connect_timeout.min(CANCEL_LIMIT);
+            match tenant.canceller.cancel(limit).await {
                 // Answers come in order: once this empty query is answered, everything before it is.
                 Ok(()) => settle(&tenant, "").await,
                 Err(error) => {
                     // The request may lie in a queue of the server and hit whatever runs on the connection later, so
                     // nobody may have it any more.
                     tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
-                    Settlement::Failed
+                    pool.cluster.shared().unresponsive(&tenant.host);
+                    Settlement::Unresponsive
                 }
             }
         }

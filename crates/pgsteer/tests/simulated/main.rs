@@ -41,3 +41,4 @@ mod sharing;
 mod stages;
 mod storms;
 mod telling;
+mod unresponsive;
