@@ -79,8 +79,6 @@ pub(super) enum Settlement {
     InTransaction,
     /// It did not come to an end.
     Failed,
-    /// The server did not react. It will not react to a goodbye either.
-    Unresponsive,
 }
 
 /// What everybody shares. Aligned so that the reference count in front of it, which every owned guard changes, is not on

@@ -35,7 +35,7 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
                     // nobody may have it any more.
                     tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
                     pool.cluster.shared().unresponsive(&tenant.host);
-                    Settlement::Unresponsive
+                    Settlement::Failed
                 }
             }
         }

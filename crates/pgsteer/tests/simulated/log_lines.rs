@@ -1,30 +1,43 @@
 //! Captures what is told through `tracing` on this thread, as lines of level and text.
+//!
+//! One subscriber hears everything of the whole program, from before the first pool of any test: with a subscriber a
+//! thread, a place that is told from by another test in the moment a subscriber comes may never be heard again. What is
+//! heard is kept by the thread it is told on, if that thread listens.
 
+use std::cell::RefCell;
 use std::fmt::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::OnceLock;
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
+use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The lines told since it was made or last read. Listens until dropped.
-pub struct Lines {
-    told: Arc<Mutex<Vec<String>>>,
-    _listening: DefaultGuard,
+thread_local! {
+    /// What this thread has told, while it listens.
+    static TOLD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
+
+/// Installs the subscriber. Every test does so before it starts anything.
+pub fn install() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| set_global_default(Listener).expect("nobody else listens"));
+}
+
+/// The lines told since it was made or last read. Listens until dropped.
+pub struct Lines(());
 
 impl Lines {
     /// Hears everything on this thread from now on, debugging included.
     pub fn listen() -> Self {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let _listening = tracing::subscriber::set_default(Listener(told.clone()));
-        Lines { told, _listening }
+        install();
+        TOLD.set(Some(Vec::new()));
+        Lines(())
     }
 
     /// All lines since the last call, whatever their level.
     pub fn all(&self) -> Vec<String> {
-        std::mem::take(&mut *self.told.lock().unwrap())
+        TOLD.replace(Some(Vec::new())).unwrap_or_default()
     }
 
     /// The lines that people see by default: information and warnings.
@@ -36,11 +49,23 @@ impl Lines {
     }
 }
 
-struct Listener(Arc<Mutex<Vec<String>>>);
+impl Drop for Lines {
+    fn drop(&mut self) {
+        TOLD.set(None);
+    }
+}
+
+struct Listener;
 
 impl Subscriber for Listener {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("pgsteer") && *metadata.level() <= Level::DEBUG
+        metadata.target().starts_with("pgsteer")
+            && *metadata.level() <= Level::DEBUG
+            && TOLD.with_borrow(Option::is_some)
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -54,7 +79,7 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        TOLD.with_borrow_mut(|told| told.iter_mut().for_each(|told| told.push(line.0.clone())));
     }
 
     fn enter(&self, _: &Id) {}

@@ -29,6 +29,7 @@ pub fn key(name: &str) -> HostKey {
 /// The standard configuration: a refresh every 300 s, failed hosts left alone for 1 s, a look at the spread every
 /// 100 ms, no jitter.
 pub fn config(seeds: &[&str]) -> Config {
+    crate::log_lines::install();
     Config::yugabyte()
         .hosts(seeds.iter().copied())
         .user("app")
@@ -46,6 +47,7 @@ pub fn abc() -> Config {
 
 /// The standard cluster before it is built: a, b and c in zones b, c and d of gcp.us-east1.
 pub fn three() -> SimBuilder {
+    crate::log_lines::install();
     Sim::builder(1)
         .server(in_zone("a", "us-east1-b"))
         .server(in_zone("b", "us-east1-c"))
@@ -63,6 +65,7 @@ pub fn in_zone(name: &str, zone: &str) -> ServerSpec {
 
 /// Plain PostgreSQL servers, which cannot list servers.
 pub fn plain(servers: impl IntoIterator<Item = ServerSpec>) -> Sim {
+    crate::log_lines::install();
     let sim = servers
         .into_iter()
         .fold(Sim::builder(1), SimBuilder::server)

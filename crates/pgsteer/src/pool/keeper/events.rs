@@ -134,13 +134,6 @@ impl Keeper {
         self.put_tenant(slot, tenant);
         match outcome {
             Settlement::Clean => self.report(|planner, pool, now| planner.cleaned(slot, true, pool, now)),
-            Settlement::Unresponsive => {
-                if let Some(driver) = &self.kept(slot).driver {
-                    driver.abort();
-                }
-                Counters::add(&self.pool.counters.cut);
-                self.report(|planner, pool, now| planner.cleaned(slot, false, pool, now));
-            }
             Settlement::Failed => self.report(|planner, pool, now| planner.cleaned(slot, false, pool, now)),
             Settlement::InTransaction => {
                 self.report(|planner, pool, now| planner.returned(slot, ReturnReason::Dirty, pool, now));
