@@ -121,9 +121,13 @@ impl Server {
     pub(crate) fn try_write_file(&self, name: &str, contents: &str) -> Outcome<()> {
         use std::os::unix::fs::PermissionsExt as _;
         let path = self.data_folder().join(name);
-        fs::write(&path, contents).at("cannot write", &path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).at("cannot protect", &path)?;
-        self.programs.give(&path)
+        // In one step, since a server takes a file such as the one that promotes it away as soon as it sees it.
+        let unfinished = self.data_folder().join(format!("{name}.new"));
+        fs::write(&unfinished, contents).at("cannot write", &unfinished)?;
+        fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o600))
+            .at("cannot protect", &unfinished)?;
+        self.programs.give(&unfinished)?;
+        fs::rename(&unfinished, &path).at("cannot write", &path)
     }
 
     /// Everything it has logged so far.
