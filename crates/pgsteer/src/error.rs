@@ -8,7 +8,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, Fit, HostFailure, Refused, Role, RoleSeen, TargetSessionAttrs};
 
 use crate::config::ConfigError;
-use crate::pool::ConnectionEnd;
+use crate::pool::{ConnectionEnd, HookFailed, HookFailure};
 
 /// What can go wrong. Clone is cheap. No variant ever holds or prints a secret.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub enum Error {
     Login(Arc<ConnectFailed>),
     /// Hosts answered, and none is what `target_session_attrs` wants; every host is listed with its state.
     NoFit(Arc<ConnectFailed>),
+    /// A connection opened, but `after_connect` failed on it, and there was no other host to open one on.
+    AfterConnect(Arc<HookFailed>),
     /// The load-balance mode allows no server that is up.
     NoNode(Refused),
     /// No server is known to try.
@@ -52,29 +54,27 @@ impl fmt::Display for Error {
                     "every host refused the login; check user, password and database: {failed}"
                 )
             }
+            Error::AfterConnect(failed) => write!(f, "after_connect failed on {failed}"),
             Error::NoNode(refused) => write!(f, "no node available: {}", refused_text(*refused)),
             Error::NoServer => f.write_str("no server available"),
             Error::Closed => f.write_str("the pool is closed"),
             Error::ConnectionLost(lost) => write!(f, "{lost}"),
-            Error::Postgres(error) => match error.as_db_error() {
-                // The driver's own text is only "db error"; what went wrong is one level down.
-                Some(said) => {
-                    let (severity, code) = (said.severity(), said.code().code());
-                    write!(f, "{severity}: {} (SQLSTATE {code})", shortened(said.message()))
-                }
-                None => write!(f, "{error}"),
-            },
+            Error::Postgres(error) => f.write_str(&driver_in_words(error)),
         }
     }
 }
 
 impl std::error::Error for Error {
     /// The driver's error, for [`Error::Postgres`] and [`Error::ConnectionLost`]: it can be downcast to
-    /// [`tokio_postgres::Error`].
+    /// [`tokio_postgres::Error`]. The hook's own error, for [`Error::AfterConnect`] if it returned one.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Postgres(error) => Some(&**error),
             Error::ConnectionLost(lost) => Some(&lost.error),
+            Error::AfterConnect(failed) => match &failed.failure {
+                HookFailure::Error(error) => Some(&**error),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -99,6 +99,7 @@ impl Error {
         match self {
             Error::Postgres(error) => error.code().map(tokio_postgres::error::SqlState::code),
             Error::ConnectionLost(lost) => lost.end.code.as_deref(),
+            Error::AfterConnect(failed) => failed.code(),
             other => other
                 .hosts_tried()
                 .iter()
@@ -112,8 +113,21 @@ impl Error {
         match self {
             Error::Connect(failed) | Error::Login(failed) | Error::NoFit(failed) => &failed.tried,
             Error::CheckoutTimeout(exhausted) => &exhausted.failures,
+            Error::AfterConnect(failed) => failed.hosts_tried(),
             _ => &[],
         }
+    }
+}
+
+/// The driver's error in words.
+pub(crate) fn driver_in_words(error: &tokio_postgres::Error) -> String {
+    match error.as_db_error() {
+        // The driver's own text is only "db error"; what went wrong is one level down.
+        Some(said) => {
+            let (severity, code) = (said.severity(), said.code().code());
+            format!("{severity}: {} (SQLSTATE {code})", shortened(said.message()))
+        }
+        None => error.to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot, TargetSessionAttrs};
@@ -19,7 +19,7 @@ use crate::dial::{Ask, Dialler};
 use crate::world::World;
 
 /// Quiet time after which a host's run of failures is over, for the log.
-const LOG_WINDOW: std::time::Duration = std::time::Duration::from_secs(60);
+const LOG_WINDOW: Duration = Duration::from_secs(60);
 
 /// One cluster, shared by its handles, its background tasks and the connections opened through it.
 pub(crate) struct Shared {
@@ -202,6 +202,16 @@ impl Shared {
     /// The host refused a write to somebody who took it for a primary.
     pub(crate) fn role_doubted(&self, host: &HostKey) {
         self.with_state(|state, now| state.role_doubted(host, now));
+    }
+
+    /// A pool's `after_connect` failed on the host. Only the log hears of it.
+    pub(crate) fn hook_failed(&self, host: &HostKey, reason: &str, keep_off: Duration) {
+        self.with_state(|state, now| state.hook_failed(host, reason, keep_off, now));
+    }
+
+    /// A pool's `after_connect` passed on the host.
+    pub(crate) fn hook_passed(&self, host: &HostKey) {
+        self.with_state(|state, now| state.hook_passed(host, now));
     }
 
     /// Roles are looked at for as long as anybody's target asks for them.

@@ -82,6 +82,8 @@ impl Config {
             rebalance_batch: self.rebalance_batch,
             checkout_timeout: self.checkout_timeout,
             max_dials: self.max_dials,
+            after_connect: self.after_connect.clone(),
+            after_connect_timeout: self.after_connect_timeout,
             return_cancel_after: self.return_cancel_after,
             return_timeout: self.return_timeout,
             leak_threshold: self.leak_threshold,
@@ -178,6 +180,7 @@ impl Config {
         positive("rebalance_interval", Some(self.rebalance_interval))?;
         positive("idle_timeout", self.idle_timeout)?;
         positive("leak_threshold", self.leak_threshold)?;
+        positive("after_connect_timeout", self.after_connect_timeout)?;
         not_too_long("lifetime_jitter", Some(self.lifetime_jitter))?;
         not_too_long("checkout_timeout", self.checkout_timeout)?;
         not_too_long("return_cancel_after", Some(self.return_cancel_after))?;

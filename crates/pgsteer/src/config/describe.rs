@@ -96,6 +96,9 @@ impl Description {
             rebalance_batch,
             checkout_timeout,
             max_dials,
+            // No text can say which.
+            after_connect: _,
+            after_connect_timeout,
             return_cancel_after,
             return_timeout,
             leak_threshold,
@@ -190,6 +193,7 @@ impl Description {
             ("rebalance_batch", Value::Number((*rebalance_batch).into())),
             ("checkout_timeout", time_or_none(*checkout_timeout)),
             ("max_dials", Value::Number((*max_dials).into())),
+            ("after_connect_timeout", time_or_none(*after_connect_timeout)),
             ("return_cancel_after", time(*return_cancel_after)),
             ("return_timeout", time(*return_timeout)),
             ("leak_threshold", time_or_none(*leak_threshold)),

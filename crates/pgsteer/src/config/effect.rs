@@ -41,6 +41,7 @@ impl Config {
             ("fallback_to_topology_keys_only", self.why_no_fallback()),
             ("failed_host_max_delay_secs", self.why_no_doubling()),
             ("idle_timeout", self.why_none_idle()),
+            ("after_connect_timeout", self.why_no_hook()),
             ("return_cancel_after", self.why_no_cancel()),
         ];
         let foreign = self.without_use.iter().map(|name| (*name, Some(NOTHING_TO_TUNE)));
@@ -134,6 +135,12 @@ impl Config {
             "min_idle is pool_size, which is its default, so no connection is closed for being idle; set min_idle to \
              less",
         )
+    }
+
+    fn why_no_hook(&self) -> Option<&'static str> {
+        let changed = self.after_connect_timeout != Config::of(self.family).after_connect_timeout;
+        (changed && self.after_connect.is_none())
+            .then_some("there is no after_connect to limit; it is set in code, by Config::after_connect")
     }
 
     fn why_no_cancel(&self) -> Option<&'static str> {

@@ -12,6 +12,7 @@ mod duration;
 mod effect;
 mod environment;
 mod error;
+mod hooks;
 mod hosts;
 mod options;
 mod passfile;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 pub use describe::{Description, Value};
 pub use error::{ConfigError, UnknownOption};
+pub use hooks::HookError;
 pub use hosts::HostSpec;
 pub use password::{PasswordError, PasswordSource};
 pub use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
@@ -39,6 +41,7 @@ pub use topology::TopologySpec;
 
 pub(crate) use builder::TlsConnector;
 pub(crate) use error::REDACTED;
+pub(crate) use hooks::Hook;
 pub(crate) use password::Password;
 pub(crate) use settings::Settings;
 pub(crate) use tls::Tls;
@@ -110,6 +113,8 @@ pub struct Config {
     rebalance_batch: u32,
     checkout_timeout: Option<Duration>,
     max_dials: u32,
+    after_connect: Option<Hook>,
+    after_connect_timeout: Option<Duration>,
     return_cancel_after: Duration,
     return_timeout: Duration,
     leak_threshold: Option<Duration>,
@@ -184,6 +189,8 @@ impl Config {
             rebalance_batch: 2,
             checkout_timeout: Some(Duration::from_secs(5)),
             max_dials: 32,
+            after_connect: None,
+            after_connect_timeout: Some(Duration::from_secs(60)),
             return_cancel_after: Duration::from_millis(500),
             return_timeout: Duration::from_secs(5),
             leak_threshold: None,

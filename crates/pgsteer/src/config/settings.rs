@@ -9,6 +9,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
 use pgsteer_core::topology::TopologyKeys;
 
+use super::hooks::Hook;
 use super::password::Password;
 use super::tls::Tls;
 
@@ -74,6 +75,10 @@ pub(crate) struct Settings {
     pub(crate) checkout_timeout: Option<Duration>,
     /// Connects in flight at most. Default 32.
     pub(crate) max_dials: u32,
+    /// Prepares each connection of the pool before anybody gets it.
+    pub(crate) after_connect: Option<Hook>,
+    /// How long that may take. `None`: for ever. Default 1 min.
+    pub(crate) after_connect_timeout: Option<Duration>,
     /// A returned connection still busy after this is asked to cancel. Default 500 ms.
     pub(crate) return_cancel_after: Duration,
     /// A returned connection not clean after this is closed. Default 5 s.
@@ -82,4 +87,15 @@ pub(crate) struct Settings {
     pub(crate) leak_threshold: Option<Duration>,
     /// Whether the place of each checkout is recorded (for errors, `status` and leak reports). Default off.
     pub(crate) record_holders: bool,
+}
+
+/// The shortest time for which a host is kept off after a hook has failed there. A little more than filling rests after a
+/// failed open, so that the next try of a pool with a single host still belongs to the same run of failures.
+const KEEP_OFF: Duration = Duration::from_millis(1100);
+
+impl Settings {
+    /// How long other hosts are preferred to one on which `after_connect` has failed.
+    pub(crate) fn hook_keep_off(&self) -> Duration {
+        self.failed_host_delay.max(KEEP_OFF)
+    }
 }

@@ -101,6 +101,9 @@ const EFFECTS: &[Row] = &[
     ("rebalance_batch", "5", |config| config.rebalance_batch(5)),
     ("checkout_timeout", "none", |config| config.checkout_timeout(None)),
     ("max_dials", "4", |config| config.max_dials(4)),
+    ("after_connect_timeout", "2min", |config| {
+        config.after_connect_timeout(Duration::from_secs(120))
+    }),
     ("return_cancel_after", "1s", |config| {
         config.return_cancel_after(Duration::from_secs(1))
     }),

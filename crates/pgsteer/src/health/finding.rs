@@ -9,6 +9,7 @@ use pgsteer_core::verdict::{BreakerEffect, Evidence, HostEffect, Stage, verdict}
 use tokio::time::error::Elapsed;
 
 use crate::error::{Error, HostTried, failure_in_words};
+use crate::pool::HookFailure;
 
 /// What an error says of the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,7 @@ pub enum Finding {
 /// | the server ended the session (FATAL), or is starting up | [`Down`](Finding::Down) |
 /// | no connection came free, and none is open because hosts fail | [`Down`](Finding::Down) |
 /// | refused login, no such database, too many clients, a cold standby, a write on a standby, the wrong role | [`Refused`](Finding::Refused) |
+/// | `after_connect` failed | what its own error says; [`Down`](Finding::Down) if the connection was lost |
 /// | any other SQL error | [`Answered`](Finding::Answered) |
 /// | the driver's own complaint about a statement, a value or an answer | [`Refused`](Finding::Refused) |
 /// | no connection came free while others hold them; a closed pool; a bad configuration | [`Nothing`](Finding::Nothing) |
@@ -60,9 +62,11 @@ fn ours_says(error: &Error) -> Finding {
         Error::Postgres(error) => drivers_says(error),
         Error::Connect(failed) => pass_says(&failed.tried),
         Error::Login(_) | Error::NoFit(_) => Finding::Refused,
-        Error::ConnectionLost(_) => match error.code() {
-            Some(sqlstate) => ended_with(sqlstate),
-            None => by(Stage::Query, &Evidence::Closed),
+        Error::ConnectionLost(_) => lost_says(error),
+        Error::AfterConnect(failed) => match (&failed.failure, &failed.end) {
+            (_, Some(_)) => lost_says(error),
+            (HookFailure::Error(error), None) => judge(&**error),
+            _ => Finding::Nothing,
         },
         Error::CheckoutTimeout(exhausted) => {
             let open = exhausted.idle + exhausted.leased + exhausted.settling;
@@ -72,6 +76,14 @@ fn ours_says(error: &Error) -> Finding {
             }
         }
         Error::Config(_) | Error::NoNode(_) | Error::NoServer | Error::Closed => Finding::Nothing,
+    }
+}
+
+/// The end of a connection, by its error.
+fn lost_says(error: &Error) -> Finding {
+    match error.code() {
+        Some(sqlstate) => ended_with(sqlstate),
+        None => by(Stage::Query, &Evidence::Closed),
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::ends::{ConnectionEnd, Ends};
 use super::holders::Holders;
+use super::hooks::HookFailed;
 use super::status::{Status, Totals};
 use super::tenant::Tenant;
 use crate::cluster::{Cluster, Membership, SearchError};
@@ -36,6 +37,12 @@ pub(super) enum Message {
         slot: u32,
         epoch: u64,
         error: SearchError,
+    },
+    /// An opener has closed its connection again, because `after_connect` failed on it.
+    HookFailed {
+        slot: u32,
+        epoch: u64,
+        failed: HookFailed,
     },
     /// An opener ended without a word.
     OpenVanished { slot: u32, epoch: u64 },
@@ -120,6 +127,7 @@ pub(super) struct Inner {
 pub(super) struct Counters {
     pub(super) opened: AtomicU64,
     pub(super) open_failures: AtomicU64,
+    pub(super) hook_failures: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) expired: AtomicU64,
     pub(super) moved: AtomicU64,
@@ -139,6 +147,7 @@ impl Counters {
         Totals {
             opened: read(&self.opened),
             open_failures: read(&self.open_failures),
+            hook_failures: read(&self.hook_failures),
             lost: read(&self.lost),
             expired: read(&self.expired),
             moved: read(&self.moved),

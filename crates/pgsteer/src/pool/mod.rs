@@ -6,6 +6,7 @@ mod diagnosis;
 mod ends;
 mod guard;
 mod holders;
+mod hooks;
 mod inner;
 mod keeper;
 mod opener;
@@ -29,6 +30,7 @@ pub use checkout::{Get, GetRef};
 pub use ends::{ConnectionEnd, LastEnd};
 pub use guard::{Conn, ConnRef, TransactionStatus};
 pub use holders::Holder;
+pub use hooks::{HookFailed, HookFailure};
 pub use status::{Closed, Status, Totals};
 
 use crate::cluster::{Cluster, now};
@@ -370,7 +372,7 @@ fn planner_options(settings: &Settings) -> PlannerOptions {
         refill_delay: REFILL_DELAY,
         login_backoff_max: LOGIN_BACKOFF_MAX,
         not_ready_max: settings.failed_host_delay,
-        hook_keep_off: settings.failed_host_delay.max(Duration::from_secs(1)),
+        hook_keep_off: settings.hook_keep_off(),
         return_cancel_after: settings.return_cancel_after,
         return_timeout: settings.return_timeout,
     }

@@ -8,6 +8,7 @@ use pgsteer_core::pool::Session;
 use pgsteer_core::pool::planner::OpenFailure;
 use pgsteer_core::verdict::HostEffect;
 
+use super::hooks::{self, HookFailed};
 use super::inner::{Inner, Message};
 use super::tenant::Tenant;
 use crate::cluster::{Counted, Opened, SearchError, Wanted};
@@ -37,6 +38,11 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
     let shared = report.pool.cluster.shared().clone();
     match shared.open(wanted).await {
         Ok(opened) => {
+            let opened_at = super::now();
+            let opened = match prepared(&report.pool, opened).await {
+                Ok(opened) => opened,
+                Err(failed) => return report.tell(Message::HookFailed { slot, epoch, failed }),
+            };
             let Opened {
                 key,
                 dialled,
@@ -67,7 +73,6 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 ..
             } = dialled;
             let address = peer.address().map(|address| address.to_canonical());
-            let opened_at = super::now();
             let tenant = Tenant {
                 client,
                 session,
@@ -90,6 +95,37 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
         }
         Err(error) => report.tell(Message::OpenFailed { slot, epoch, error }),
     }
+}
+
+/// Runs `after_connect` on the connection, if there is one, and lets the cluster know how that went.
+async fn prepared(pool: &Inner, opened: Opened) -> Result<Opened, HookFailed> {
+    let Some(hook) = &pool.settings.after_connect else {
+        return Ok(opened);
+    };
+    let (host, wire, handle) = (
+        opened.key.clone(),
+        opened.dialled.wire.clone(),
+        opened.dialled.handle.clone(),
+    );
+    let shared = pool.cluster.shared();
+    let prepared = hooks::prepare(hook, opened, &pool.settings).await;
+    match &prepared {
+        Ok(_) => shared.hook_passed(&host),
+        Err(failed) => {
+            // The hook may have been the first to meet a host that is not any more what it was taken for.
+            if pool.wants_writes() && wire.is_role_doubted() {
+                shared.role_doubted(&host);
+            }
+            if handle
+                .end_reason()
+                .is_some_and(|reason| reason.host_effect() == HostEffect::Suspect)
+            {
+                shared.suspect(&host);
+            }
+            shared.hook_failed(&host, failed.reason(), pool.settings.hook_keep_off());
+        }
+    }
+    prepared
 }
 
 /// Tells the keeper that the opener is gone if it went without a word.

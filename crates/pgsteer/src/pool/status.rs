@@ -47,6 +47,8 @@ pub struct Totals {
     pub opened: u64,
     /// Searches for a host that ended without a connection.
     pub open_failures: u64,
+    /// Connections closed because `after_connect` failed on them.
+    pub hook_failures: u64,
     /// Connections that ended by themselves: server gone, socket broken, terminated.
     pub lost: u64,
     /// Connections closed because of their age.

@@ -65,6 +65,10 @@ fn an_option_that_changes_nothing_is_told() {
             config().return_timeout(millis(0)).return_cancel_after(millis(0)),
             &["return_cancel_after"],
         ),
+        (
+            config().after_connect_timeout(millis(1)),
+            &["after_connect_timeout"],
+        ),
         (config().role_ttl(millis(1)), &["role_ttl"]),
         (
             config().load_balance_hosts(HostOrder::Random),
@@ -119,6 +123,9 @@ fn an_option_that_has_an_effect_is_not_told() {
         config().return_cancel_after(millis(4999)),
         // Busy connections are to be closed at once.
         config().return_timeout(millis(0)),
+        config()
+            .after_connect(|_| Box::pin(async { Ok(()) }))
+            .after_connect_timeout(millis(1)),
         config().failed_host_max_delay_secs(6),
         config()
             .role_ttl(millis(1))

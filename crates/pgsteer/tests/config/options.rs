@@ -67,6 +67,7 @@ fn the_defaults_are_the_documented_ones() {
         ("rebalance_batch", "2"),
         ("checkout_timeout", "5s"),
         ("max_dials", "32"),
+        ("after_connect_timeout", "1min"),
         ("return_cancel_after", "500ms"),
         ("return_timeout", "5s"),
         ("leak_threshold", "none"),
@@ -276,7 +277,7 @@ fn the_edges_of_each_range_are_inside_it() {
     }
 }
 
-/// Covers: E-017, E-029, E-031, E-033, E-039
+/// Covers: E-017, E-029, E-031, E-033, E-039, E-074
 #[test]
 fn what_is_just_outside_a_range_is_refused() {
     let config = Config::yugabyte;
@@ -315,6 +316,10 @@ fn what_is_just_outside_a_range_is_refused() {
         (config().min_idle(11), ("min_idle", "11")),
         (config().rebalance_batch(0), ("rebalance_batch", "0")),
         (config().max_dials(0), ("max_dials", "0")),
+        (
+            config().after_connect_timeout(Duration::ZERO),
+            ("after_connect_timeout", "0"),
+        ),
         (config().connect_timeout(Duration::ZERO), ("connect_timeout", "0")),
         (config().connect_timeout(too_long), ("connect_timeout", long)),
         (
@@ -479,4 +484,45 @@ fn a_printed_string_has_only_what_is_not_default() {
         Config::yugabyte().to_url().expect("valid"),
         "yugabytedb://localhost:5433/"
     );
+}
+
+/// Covers: E-069, E-070, E-073, E-290
+#[test]
+fn a_hook_is_any_closure_or_function_and_has_a_minute_unless_another_limit_is_given() {
+    async fn warm(client: &pgsteer::tokio_postgres::Client) -> Result<(), pgsteer::tokio_postgres::Error> {
+        client.batch_execute("SELECT 1").await
+    }
+    let config = Config::yugabyte;
+    assert_eq!(value(&config(), "after_connect_timeout"), "1min");
+    let secret = "s3cret-arg".to_owned();
+    let hooked = [
+        config().after_connect(|client| {
+            Box::pin(async move {
+                client.batch_execute("SELECT 1").await?;
+                Ok(())
+            })
+        }),
+        config().after_connect(|client| Box::pin(async { Ok(warm(client).await?) })),
+        config().after_connect(move |client| {
+            let secret = secret.clone();
+            Box::pin(async move {
+                client
+                    .execute("SELECT set_config('app.key', $1, false)", &[&secret])
+                    .await?;
+                Ok(())
+            })
+        }),
+        config().after_connect(|_| Box::pin(async { Err("not today".into()) })),
+    ];
+    for config in hooked {
+        assert_eq!(value(&config, "after_connect_timeout"), "1min");
+        let shown = format!("{config:?} {:?}", config.describe());
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+    for (limit, shown) in [(Some(Duration::from_millis(200)), "200ms"), (None, "none")] {
+        assert_eq!(
+            value(&config().after_connect_timeout(limit), "after_connect_timeout"),
+            shown
+        );
+    }
 }

@@ -22,6 +22,7 @@ mod faults;
 mod finding_servers;
 mod histories;
 mod holding;
+mod hooks;
 mod log_lines;
 mod lookouts;
 mod mixed_names;

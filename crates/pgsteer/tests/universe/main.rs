@@ -14,6 +14,7 @@ mod closing;
 mod discovery;
 mod failover;
 mod frozen;
+mod hooks;
 mod in_order;
 mod lifecycle;
 mod limits;

@@ -3,6 +3,7 @@
 //! They store what they are given; nothing is judged here.
 
 mod cluster;
+mod hooks;
 mod login;
 mod pool;
 mod socket;

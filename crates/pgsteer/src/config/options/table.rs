@@ -305,6 +305,12 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         set: Set::Plain(|config, text| store(&mut config.max_dials, number(text))),
     },
     OptionRule {
+        name: "after_connect_timeout",
+        aliases: &[],
+        allowed: POSITIVE_OR_NONE,
+        set: Set::Plain(|config, text| store(&mut config.after_connect_timeout, or_none(text, millis))),
+    },
+    OptionRule {
         name: "return_cancel_after",
         aliases: &[],
         allowed: FROM_ZERO,

@@ -1,5 +1,6 @@
 //! What the keeper does when it is told something: it takes over what is its now, and passes the news to the planner.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pgsteer_core::host::HostKey;
@@ -10,6 +11,7 @@ use super::Keeper;
 use crate::cluster::SearchError;
 use crate::dial::{EndReason, Handle};
 use crate::error::Error;
+use crate::pool::hooks::HookFailed;
 use crate::pool::inner::{Counters, Message, Settlement};
 use crate::pool::tenant::Tenant;
 use crate::pool::{now, opener};
@@ -25,6 +27,7 @@ impl Keeper {
                 jitter,
             } => self.opened(slot, epoch, *tenant, driver, jitter),
             Message::OpenFailed { slot, epoch, error } => self.open_failed(slot, epoch, error),
+            Message::HookFailed { slot, epoch, failed } => self.hook_failed(slot, epoch, failed),
             Message::OpenVanished { slot, epoch } => {
                 if self.is_current(slot, epoch) {
                     self.kept(slot).opener = None;
@@ -94,6 +97,19 @@ impl Keeper {
             .store(failure == OpenFailure::Login && self.live == 0, Ordering::Relaxed);
         *self.pool.last_failure() = Some((now(), Error::from(error)));
         self.report(|planner, pool, now| planner.open_failed(slot, failure, pool, now));
+    }
+
+    /// A host took the login, so that nobody has to be told of wrong credentials any more.
+    fn hook_failed(&mut self, slot: u32, epoch: u64, failed: HookFailed) {
+        if !self.is_current(slot, epoch) {
+            return;
+        }
+        self.kept(slot).opener = None;
+        Counters::add(&self.pool.counters.hook_failures);
+        self.pool.login_refused.store(false, Ordering::Relaxed);
+        let host = failed.host().clone();
+        *self.pool.last_failure() = Some((now(), Error::AfterConnect(Arc::new(failed))));
+        self.report(|planner, pool, now| planner.hook_failed(slot, host, pool, now));
     }
 
     /// A slot has come to the keeper with its connection.

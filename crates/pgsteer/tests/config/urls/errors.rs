@@ -317,6 +317,14 @@ pub(super) const ERRORS: &[Bad] = &[
     ),
     ("postgresql://?max_dials=0", "invalid max_dials=0"),
     (
+        "postgresql://?after_connect_timeout=0",
+        "invalid after_connect_timeout=0",
+    ),
+    (
+        "postgresql://?after_connect_timeout=infinity",
+        "invalid after_connect_timeout=infinity",
+    ),
+    (
         "postgresql://?return_cancel_after=36501d",
         "invalid return_cancel_after=36501d",
     ),

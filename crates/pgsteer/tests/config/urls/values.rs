@@ -132,6 +132,14 @@ pub(super) const VALUES: &[Good] = &[
     ("postgresql://?checkout_timeout=0", &[("checkout_timeout", "0ms")]),
     ("postgresql://?max_dials=1", &[("max_dials", "1")]),
     (
+        "postgresql://?after_connect_timeout=90s",
+        &[("after_connect_timeout", "90s")],
+    ),
+    (
+        "postgresql://?after_connect_timeout=none",
+        &[("after_connect_timeout", "none")],
+    ),
+    (
         "postgresql://?return_cancel_after=1s&return_timeout=2s",
         &[("return_cancel_after", "1s"), ("return_timeout", "2s")],
     ),

@@ -1,0 +1,63 @@
+//! Setters for what the application has run on the pool's connections.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+
+use crate::config::hooks::Hook;
+use crate::config::{Config, HookError};
+use crate::world::BoxFuture;
+
+impl Config {
+    /// Prepares each connection the pool opens, before anybody gets it: the first ones, and every one that replaces
+    /// another. Connections of discovery, of probes and of [`Cluster::connect`](crate::Cluster::connect) are not
+    /// prepared. Default: nothing is run.
+    ///
+    /// Where a new session is expensive (on YugabyteDB it first loads the catalogue), running the application's busiest
+    /// statements here keeps that wait from the first caller. `statement_timeout` is set by then.
+    ///
+    /// ```
+    /// use pgsteer::config::Config;
+    ///
+    /// let config = Config::new().after_connect(|client| {
+    ///     Box::pin(async move {
+    ///         client.batch_execute("SET search_path = shop").await?;
+    ///         client.query("SELECT id, doc FROM accounts WHERE id = $1", &[&0i64]).await?;
+    ///         Ok(())
+    ///     })
+    /// });
+    /// # let _ = config;
+    /// ```
+    ///
+    /// Until it ends the connection counts as opening, and callers wait. It fails if it returns an error, panics, runs
+    /// longer than [`after_connect_timeout`](Config::after_connect_timeout), or leaves the connection closed, inside a
+    /// transaction, or busy for more than [`return_timeout`](Config::return_timeout) after its end. The connection is
+    /// then closed (a statement that still runs is cancelled) and a warning logged, once per run of failures on a host.
+    ///
+    /// A failure marks no host as failed. For `failed_host_reconnect_delay_secs`, at least 1 s, the pool's new
+    /// connections go to other hosts of those it chooses among anyway, the replacement at once. Where there is no
+    /// other, the first failure is tried again at once, and from the second on each is a failed open: another try
+    /// comes a second later, and checkouts that have nothing else to wait for fail with
+    /// [`Error::AfterConnect`](crate::Error::AfterConnect).
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when its time is up and when the pool is closed; its connection is closed then.
+    #[must_use]
+    pub fn after_connect<F>(mut self, prepare: F) -> Self
+    where
+        F: for<'a> Fn(&'a mut Client) -> BoxFuture<'a, Result<(), HookError>> + Send + Sync + 'static,
+    {
+        self.after_connect = Some(Hook::new(prepare));
+        self
+    }
+
+    /// How long [`after_connect`](Config::after_connect) may run on one connection. Greater than 0. Default 1 min, which
+    /// leaves room for tens of statements that each wait for a catalogue; `None`: for ever, so that a server that hangs
+    /// holds a place in the pool for as long.
+    #[must_use]
+    pub fn after_connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.after_connect_timeout = limit.into();
+        self
+    }
+}
