@@ -65,12 +65,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// The driver's error, for [`Error::Postgres`] and [`Error::ConnectionLost`]: it can be downcast to
+    /// The driver's error, for [`Error::Postgres`] and, where it has one, [`Error::ConnectionLost`]: it can be downcast to
     /// [`tokio_postgres::Error`]. The hook's own error, for [`Error::AfterConnect`] if it returned one.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Postgres(error) => Some(&**error),
-            Error::ConnectionLost(lost) => Some(&lost.error),
+            Error::ConnectionLost(lost) => lost.error.as_ref().map(|error| error as _),
             Error::AfterConnect(failed) => match &failed.failure {
                 HookFailure::Error(error) => Some(&**error),
                 _ => None,
@@ -169,8 +169,9 @@ pub struct ConnectionLost {
     pub host: HostKey,
     /// Why it ended.
     pub end: ConnectionEnd,
-    /// What the driver says.
-    pub error: tokio_postgres::Error,
+    /// What the driver says. `None` where the call was given up while the driver had nothing to say yet, as by
+    /// `socket_timeout`.
+    pub error: Option<tokio_postgres::Error>,
 }
 
 impl fmt::Display for ConnectionLost {

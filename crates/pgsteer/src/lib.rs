@@ -20,7 +20,7 @@ pub use pgsteer_core::host::{HostKey, NodeType, Server};
 pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Role, RoleSeen, Snapshot};
 pub use pgsteer_core::topology::{Placement, TopologyKeys};
 pub use pool::{
-    Closed, Conn, ConnRef, ConnectionEnd, Get, GetRef, Holder, HookFailed, HookFailure, LastEnd, Pool,
-    Status, Totals, TransactionStatus,
+    Closed, Conn, ConnRef, ConnectionEnd, EndCause, Get, GetRef, Holder, HookFailed, HookFailure, LastEnd,
+    Pool, Status, Totals, TransactionStatus,
 };
 pub use tokio_postgres;

@@ -217,7 +217,7 @@ async fn operation(task: usize, pool: &Pool, query: &str, hold: Duration, record
             true
         }
         Err(error) => {
-            records.failed(task, faults::of_driver(&error));
+            records.failed(task, faults::class(&error));
             false
         }
     };

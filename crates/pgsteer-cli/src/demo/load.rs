@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pgsteer::{Conn, Error, HostKey, Pool};
+use pgsteer::{Conn, HostKey, Pool};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -131,8 +131,8 @@ async fn operation(task: usize, pool: &Pool, query: &str, ledger: &Ledger) {
         Err(error) => {
             let failed = Instant::now();
             let opened = failed.checked_sub(Conn::age(&connection)).unwrap_or(sent);
-            let class = faults::of_driver(&error);
-            let text = Error::from(error).to_string();
+            let class = faults::class(&error);
+            let text = error.to_string();
             ledger.lost(
                 task,
                 Loss {

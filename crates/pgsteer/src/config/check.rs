@@ -81,6 +81,7 @@ impl Config {
             rebalance_interval: self.rebalance_interval,
             rebalance_batch: self.rebalance_batch,
             checkout_timeout: self.checkout_timeout,
+            socket_timeout: self.socket_timeout,
             max_dials: self.max_dials,
             after_connect: self.after_connect.clone(),
             after_connect_timeout: self.after_connect_timeout,
@@ -179,6 +180,7 @@ impl Config {
         positive("max_lifetime", Some(self.max_lifetime))?;
         positive("rebalance_interval", Some(self.rebalance_interval))?;
         positive("idle_timeout", self.idle_timeout)?;
+        positive("socket_timeout", self.socket_timeout)?;
         positive("leak_threshold", self.leak_threshold)?;
         positive("after_connect_timeout", self.after_connect_timeout)?;
         not_too_long("lifetime_jitter", Some(self.lifetime_jitter))?;

@@ -95,6 +95,7 @@ impl Description {
             rebalance_interval,
             rebalance_batch,
             checkout_timeout,
+            socket_timeout,
             max_dials,
             // No text can say which.
             after_connect: _,
@@ -192,6 +193,7 @@ impl Description {
             ("rebalance_interval", time(*rebalance_interval)),
             ("rebalance_batch", Value::Number((*rebalance_batch).into())),
             ("checkout_timeout", time_or_none(*checkout_timeout)),
+            ("socket_timeout", time_or_none(*socket_timeout)),
             ("max_dials", Value::Number((*max_dials).into())),
             ("after_connect_timeout", time_or_none(*after_connect_timeout)),
             ("return_cancel_after", time(*return_cancel_after)),

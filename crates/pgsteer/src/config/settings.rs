@@ -73,6 +73,8 @@ pub(crate) struct Settings {
     pub(crate) rebalance_batch: u32,
     /// How long `get` waits. `None`: for ever. Default 5 s.
     pub(crate) checkout_timeout: Option<Duration>,
+    /// How long a call on a connection may take. `None`: as long as it does. Default that.
+    pub(crate) socket_timeout: Option<Duration>,
     /// Connects in flight at most. Default 32.
     pub(crate) max_dials: u32,
     /// Prepares each connection of the pool before anybody gets it.

@@ -100,6 +100,9 @@ const EFFECTS: &[Row] = &[
     }),
     ("rebalance_batch", "5", |config| config.rebalance_batch(5)),
     ("checkout_timeout", "none", |config| config.checkout_timeout(None)),
+    ("socket_timeout", "30", |config| {
+        config.socket_timeout(Duration::from_secs(30))
+    }),
     ("max_dials", "4", |config| config.max_dials(4)),
     ("after_connect_timeout", "2min", |config| {
         config.after_connect_timeout(Duration::from_secs(120))

@@ -1,6 +1,7 @@
 //! What a connection's driver shares with everybody else: its wake-ups, its orders, and whom to tell of its end.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use pgsteer_core::pool::Session;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::ending::EndReason;
@@ -55,7 +57,27 @@ impl Handle {
 
     /// Cuts the socket now: nothing is sent to the server, queries under way fail as closed.
     pub(crate) fn abort(&self) {
-        self.0.order(|orders| orders.abort = true);
+        self.cut(EndReason::Cut);
+    }
+
+    /// As [`abort`](Self::abort), for this reason. The first reason given stands.
+    pub(crate) fn cut(&self, reason: EndReason) {
+        self.0.order(|orders| {
+            orders.cut.get_or_insert(reason);
+        });
+    }
+
+    /// Returns once the connection has ended and its socket is closed.
+    ///
+    /// Cancel safe: nothing is changed by it.
+    pub(crate) async fn ended(&self) {
+        let mut told = pin!(self.0.ended.notified());
+        // Listening first: an end in between is not missed.
+        told.as_mut().enable();
+        let has_ended = matches!(self.0.orders().ownership, Ownership::Ended(_));
+        if !has_ended {
+            told.await;
+        }
     }
 
     /// Cuts the socket unless the connection has ended within `limit`. Meant for when the client has been dropped;
@@ -89,11 +111,14 @@ pub(super) struct Control {
     /// Set after orders were given, so that a pass without any takes no lock.
     ordered: AtomicBool,
     orders: Mutex<Orders>,
+    /// Told when the connection has ended.
+    ended: Notify,
 }
 
 #[derive(Default)]
 struct Orders {
-    abort: bool,
+    /// To be cut, and why.
+    cut: Option<EndReason>,
     close_by: Option<Instant>,
     /// Why it ends or has ended.
     ending: Option<EndReason>,
@@ -109,9 +134,9 @@ enum Ownership {
 }
 
 /// What a driver has been told to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ordered {
-    pub(super) abort: bool,
+    pub(super) cut: Option<EndReason>,
     pub(super) close_by: Option<Instant>,
 }
 
@@ -122,6 +147,7 @@ impl Control {
             task: AtomicWaker::new(),
             ordered: AtomicBool::new(false),
             orders: Mutex::default(),
+            ended: Notify::new(),
         })
     }
 
@@ -145,7 +171,7 @@ impl Control {
         given.then(|| {
             let orders = self.orders();
             Ordered {
-                abort: orders.abort,
+                cut: orders.cut.clone(),
                 close_by: orders.close_by,
             }
         })
@@ -169,6 +195,7 @@ impl Control {
     pub(super) fn end(&self, reason: EndReason) {
         let owned = self.session.close();
         let before = std::mem::replace(&mut self.orders().ownership, Ownership::Ended(reason.clone()));
+        self.ended.notify_waiters();
         if let Ownership::Owner(owner) = before {
             owner.ended(reason, owned);
         }

@@ -183,8 +183,8 @@ impl Future for Driver {
         let this = self.get_mut();
         this.control.register(cx.waker());
         if let Some(ordered) = this.control.take_orders() {
-            if ordered.abort {
-                return Poll::Ready(this.end(EndReason::Cut));
+            if let Some(reason) = ordered.cut {
+                return Poll::Ready(this.end(reason));
             }
             if let Some(limit) = ordered.close_by {
                 this.close_at(limit);

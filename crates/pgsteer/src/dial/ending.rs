@@ -17,6 +17,8 @@ pub(crate) enum EndReason {
     ClosedByUs,
     /// We cut it: it was aborted, or did not close in time.
     Cut,
+    /// We cut it because a call took longer than `socket_timeout`.
+    SocketTimeout,
     /// The server ended it and said why.
     ServerError {
         /// The code it gave.
@@ -46,7 +48,9 @@ impl EndReason {
     /// What it says of the host. An end of our own making says nothing.
     pub(crate) fn host_effect(&self) -> HostEffect {
         match self {
-            EndReason::ClosedByUs | EndReason::Cut | EndReason::TaskDied => HostEffect::Nothing,
+            EndReason::ClosedByUs | EndReason::Cut | EndReason::SocketTimeout | EndReason::TaskDied => {
+                HostEffect::Nothing
+            }
             _ => verdict(Stage::Query, &self.evidence()).host,
         }
     }
@@ -59,7 +63,9 @@ impl EndReason {
                 sqlstate,
             },
             EndReason::Io(kind) => Evidence::Io(*kind),
-            EndReason::ClosedByUs | EndReason::Cut | EndReason::Eof => Evidence::Closed,
+            EndReason::ClosedByUs | EndReason::Cut | EndReason::SocketTimeout | EndReason::Eof => {
+                Evidence::Closed
+            }
             EndReason::OutOfStep(_) => Evidence::BadServer,
             EndReason::TaskDied => Evidence::TaskDied,
         }
@@ -109,6 +115,7 @@ impl fmt::Display for EndReason {
         match self {
             EndReason::ClosedByUs => f.write_str("closed"),
             EndReason::Cut => f.write_str("cut by us"),
+            EndReason::SocketTimeout => f.write_str("a call took longer than socket_timeout"),
             EndReason::ServerError { sqlstate, text } => write!(f, "{text} (SQLSTATE {sqlstate})"),
             EndReason::Io(kind) => write!(f, "{kind}"),
             EndReason::Eof => f.write_str("the server closed the connection"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ const HOSTS_KEPT: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionEnd {
+    /// Which kind of end it was.
+    pub cause: EndCause,
     /// In words, without secrets.
     pub reason: String,
     /// The SQLSTATE by which the server ended it, if it said one: `57P01` for a shutdown by an administrator, say.
@@ -26,8 +29,46 @@ pub struct ConnectionEnd {
 impl ConnectionEnd {
     pub(super) fn of(reason: &EndReason) -> Self {
         ConnectionEnd {
+            cause: EndCause::of(reason),
             reason: shortened(&reason.to_string()).into_owned(),
             code: reason.sqlstate().map(str::to_owned),
+        }
+    }
+}
+
+/// Kinds of ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndCause {
+    /// It was closed in an orderly way, from here.
+    Closed,
+    /// It was cut from here: it did not come clean or did not close in time, or the pool was closed.
+    Cut,
+    /// It was cut from here because a call took longer than `socket_timeout`.
+    SocketTimeout,
+    /// The server ended it and said why.
+    Server,
+    /// The operating system reported an error.
+    Io(io::ErrorKind),
+    /// It was closed from the other side, without a word.
+    Silent,
+    /// What came was not the protocol.
+    Protocol,
+    /// The task that drove it is gone: its runtime was shut down.
+    TaskGone,
+}
+
+impl EndCause {
+    fn of(reason: &EndReason) -> Self {
+        match reason {
+            EndReason::ClosedByUs => EndCause::Closed,
+            EndReason::Cut => EndCause::Cut,
+            EndReason::SocketTimeout => EndCause::SocketTimeout,
+            EndReason::ServerError { .. } => EndCause::Server,
+            EndReason::Io(kind) => EndCause::Io(*kind),
+            EndReason::Eof => EndCause::Silent,
+            EndReason::OutOfStep(_) => EndCause::Protocol,
+            EndReason::TaskDied => EndCause::TaskGone,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The guards: a connection while somebody has it. They return it when dropped, in plain code: no runtime needed, no
-//! task, no clock, nothing sent. Pool matters are associated functions, so that they hide no method of the client.
+//! task, no clock, nothing sent. Pool matters are associated functions, so that they hide no method of the client; its
+//! query functions are hidden on purpose, by those in `calls`.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -17,6 +18,10 @@ use crate::dial::{self, Wire};
 
 /// A connection checked out of a [`Pool`](super::Pool), owned: it can be moved into tasks and outlive the pool's
 /// handle. Dereferences to [`tokio_postgres::Client`].
+///
+/// The query functions it has itself hide those of the client, which have the same names and parameters: they heed
+/// `socket_timeout` and fail with [`Error`](crate::Error). Everything else is the client's. `(*conn).query(…)` is the
+/// client's own function.
 ///
 /// Dropping it gives the connection back. A clean one goes to the next caller at once. One that still owes answers (a
 /// query future was dropped, an error's last message is on its way) or is inside a transaction is made clean in the
@@ -106,6 +111,14 @@ macro_rules! guard {
             pub fn detach(mut conn: Self) -> Client {
                 let client = conn.lease.take().and_then(|lease| conn.pool.detach(lease));
                 client.expect("a guard has its connection until it is consumed")
+            }
+
+            pub(super) fn pool(&self) -> &Inner {
+                &self.pool
+            }
+
+            pub(super) fn client(&self) -> &Client {
+                self
             }
 
             #[inline]

@@ -254,7 +254,7 @@ impl Inner {
             Some(end) => Error::ConnectionLost(Arc::new(ConnectionLost {
                 host: self.tenant(lease).host.clone(),
                 end,
-                error,
+                error: Some(error),
             })),
             None => Error::from(error),
         }

@@ -1,6 +1,8 @@
 //! The pool: guards, checkout, the keeper task and what people see of it. Decisions are the planner's in
 //! `pgsteer-core`; this carries them out.
 
+mod bound;
+mod calls;
 mod checkout;
 mod diagnosis;
 mod ends;
@@ -27,7 +29,7 @@ use pgsteer_core::pool::planner::{Planner, PlannerOptions};
 use tokio::sync::{Notify, mpsc, watch};
 
 pub use checkout::{Get, GetRef};
-pub use ends::{ConnectionEnd, LastEnd};
+pub use ends::{ConnectionEnd, EndCause, LastEnd};
 pub use guard::{Conn, ConnRef, TransactionStatus};
 pub use holders::Holder;
 pub use hooks::{HookFailed, HookFailure};

@@ -7,11 +7,12 @@ use super::Pool;
 use crate::error::Error;
 
 impl Pool {
-    /// Runs a statement on a pooled connection and returns its rows.
+    /// Runs a statement on a pooled connection and returns its rows. `socket_timeout` bounds the call, and
+    /// `checkout_timeout` the wait before it.
     ///
     /// # Errors
     /// A failed checkout; the driver's error untouched in [`Error::Postgres`]; [`Error::ConnectionLost`] when the
-    /// connection ended meanwhile.
+    /// connection ended meanwhile, or was cut because `socket_timeout` ran out.
     ///
     /// # Cancel safety
     /// The statement may or may not run to its end; its connection is made clean in the background.
@@ -19,9 +20,7 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        let conn = self.get_ref().await?;
-        let result = conn.query(statement, params).await;
-        result.map_err(|error| self.inner().query_error(conn.lease(), error))
+        self.get_ref().await?.query(statement, params).await
     }
 
     /// As [`query`](Self::query), for exactly one row.
@@ -35,9 +34,7 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        let conn = self.get_ref().await?;
-        let result = conn.query_one(statement, params).await;
-        result.map_err(|error| self.inner().query_error(conn.lease(), error))
+        self.get_ref().await?.query_one(statement, params).await
     }
 
     /// As [`query`](Self::query), for no row or one.
@@ -55,9 +52,7 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        let conn = self.get_ref().await?;
-        let result = conn.query_opt(statement, params).await;
-        result.map_err(|error| self.inner().query_error(conn.lease(), error))
+        self.get_ref().await?.query_opt(statement, params).await
     }
 
     /// As [`query`](Self::query), for a statement without rows; returns how many it changed.
@@ -71,9 +66,7 @@ impl Pool {
     where
         T: ?Sized + ToStatement + Sync,
     {
-        let conn = self.get_ref().await?;
-        let result = conn.execute(statement, params).await;
-        result.map_err(|error| self.inner().query_error(conn.lease(), error))
+        self.get_ref().await?.execute(statement, params).await
     }
 
     /// Runs SQL text of any number of statements, without parameters.
@@ -84,8 +77,6 @@ impl Pool {
     /// # Cancel safety
     /// As [`query`](Self::query).
     pub async fn batch_execute(&self, sql: &str) -> Result<(), Error> {
-        let conn = self.get_ref().await?;
-        let result = conn.batch_execute(sql).await;
-        result.map_err(|error| self.inner().query_error(conn.lease(), error))
+        self.get_ref().await?.batch_execute(sql).await
     }
 }

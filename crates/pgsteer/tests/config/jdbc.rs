@@ -187,6 +187,7 @@ const GOOD: &[Good] = &[
         &[("options", "-c geqo=off")],
     ),
     ("jdbc:postgresql:?socketTimeout=0", &[]),
+    ("jdbc:postgresql:?socketTimeout=30", &[("socket_timeout", "30s")]),
     (
         "jdbc:postgresql:?prepareThreshold=5&preferQueryMode=extended",
         &[],
@@ -260,7 +261,7 @@ const BAD: &[Bad] = &[
     ),
     (
         "jdbc:postgresql://h/?sokcetTimeout=5",
-        "unknown sokcetTimeout->socketTimeout",
+        "unknown sokcetTimeout->socket_timeout",
     ),
     ("jdbc:postgresql://h/?nope=1", "unknown nope"),
     (
@@ -294,7 +295,7 @@ const BAD: &[Bad] = &[
     ),
     ("jdbc:postgresql:?tcpKeepAlive=yes", "invalid tcpKeepAlive=yes"),
     ("jdbc:postgresql:?currentSchema=%00", "invalid currentSchema=\0"),
-    ("jdbc:postgresql:?socketTimeout=30", "later socketTimeout"),
+    ("jdbc:postgresql:?socketTimeout=1.5", "invalid socket_timeout=1.5"),
     ("jdbc:postgresql:?prepareThreshold=0", "later prepareThreshold"),
     ("jdbc:postgresql:?preferQueryMode=simple", "later preferQueryMode"),
     ("jdbc:postgresql:?autosave=always", "later autosave"),

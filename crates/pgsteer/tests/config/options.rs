@@ -66,6 +66,7 @@ fn the_defaults_are_the_documented_ones() {
         ("rebalance_interval", "30s"),
         ("rebalance_batch", "2"),
         ("checkout_timeout", "5s"),
+        ("socket_timeout", "none"),
         ("max_dials", "32"),
         ("after_connect_timeout", "1min"),
         ("return_cancel_after", "500ms"),
@@ -174,7 +175,7 @@ fn a_mode_is_taken_as_a_value() {
     }
 }
 
-/// Covers: E-027, E-028, E-030, E-032, E-035, E-036, E-037, E-038
+/// Covers: E-027, E-028, E-030, E-032, E-035, E-036, E-037, E-038, E-067
 #[test]
 fn the_edges_of_each_range_are_inside_it() {
     let config = Config::yugabyte;
@@ -259,6 +260,12 @@ fn the_edges_of_each_range_are_inside_it() {
             "0ms",
         ),
         (config().return_timeout(Duration::ZERO), "return_timeout", "0ms"),
+        (
+            config().socket_timeout(Duration::from_millis(500)),
+            "socket_timeout",
+            "500ms",
+        ),
+        (config().socket_timeout(None), "socket_timeout", "none"),
         (config().lifetime_jitter(century), "lifetime_jitter", "36500d"),
         (
             config().rebalance_batch(u32::MAX),
@@ -359,6 +366,8 @@ fn what_is_just_outside_a_range_is_refused() {
             ("return_cancel_after", long),
         ),
         (config().return_timeout(too_long), ("return_timeout", long)),
+        (config().socket_timeout(Duration::ZERO), ("socket_timeout", "0")),
+        (config().socket_timeout(too_long), ("socket_timeout", long)),
         (config().leak_threshold(Duration::ZERO), ("leak_threshold", "0")),
         (config().user("a\0"), ("user", "a\0")),
         (config().database("a\0"), ("database", "a\0")),

@@ -93,7 +93,6 @@ const NO_DIFFERENCE: &[&str] = &[
     "max_protocol_version=latest",
     "replication=false",
     "replication=0",
-    "socketTimeout=0",
     "prepareThreshold=5",
     "preferQueryMode=extendedForPrepared",
     "autosave=NEVER",
@@ -129,8 +128,6 @@ const REFUSED: &[Bad] = &[
     ("kerberosServerName=postgres", "later kerberosServerName"),
     ("jaasApplicationName=x", "later jaasApplicationName"),
     ("sslhostnameverifier=x", "later sslhostnameverifier"),
-    ("socket_timeout=5", "later socket_timeout"),
-    ("socket-timeout=5", "later socket-timeout"),
     ("hostRecheckSeconds=1.5", "invalid hostRecheckSeconds=1.5"),
     (
         "failed_host_ttl_seconds=61",
@@ -207,11 +204,6 @@ fn what_only_another_driver_has_to_tune_is_accepted_and_told() {
 #[test]
 fn a_refusal_says_what_to_do_instead() {
     let rows = [
-        (
-            "socketTimeout=30",
-            "socketTimeout: not in this version; tcp_user_timeout and keepalives end connections to servers that have gone \
-             silent, and statement_timeout ends statements that take too long",
-        ),
         (
             "ssl=true",
             "ssl: not a parameter of libpq; write sslmode=require or, to have the server checked as well, \

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use pgsteer::tokio_postgres;
 use pgsteer::tokio_postgres::error::{DbError, Severity};
 use pgsteer::{Conn, Error, HostKey, Pool};
 use tokio::task::JoinSet;
@@ -100,12 +99,15 @@ impl Writers {
 }
 
 /// The server's last words may be there before the driver has seen it close.
-fn is_fatal(error: &tokio_postgres::Error) -> bool {
+fn is_fatal(error: &Error) -> bool {
+    let Error::Postgres(error) = error else {
+        return false;
+    };
     let severity = error.as_db_error().and_then(DbError::parsed_severity);
     matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }
 
-fn sqlstate(conn: &Conn, error: tokio_postgres::Error) -> Option<String> {
-    let of_statement = Error::from(error).code().map(str::to_owned);
+fn sqlstate(conn: &Conn, error: Error) -> Option<String> {
+    let of_statement = error.code().map(str::to_owned);
     of_statement.or_else(|| Conn::end(conn)?.code)
 }

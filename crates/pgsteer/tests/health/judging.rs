@@ -153,7 +153,7 @@ async fn pool_error(sim: &Sim, config: Config) -> Error {
     let pool = Pool::start_in(config, sim.world()).unwrap();
     let error = match pool.get().await {
         Err(error) => error,
-        Ok(conn) => conn.query("SELECT 1", &[]).await.map(drop).unwrap_err().into(),
+        Ok(conn) => conn.query("SELECT 1", &[]).await.map(drop).unwrap_err(),
     };
     pool.close(SECOND).await;
     error

@@ -14,6 +14,7 @@
 
 mod addresses;
 mod avoiding_failures;
+mod bounds;
 mod cancellation;
 mod cold_standby;
 mod dying;

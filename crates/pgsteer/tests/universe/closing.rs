@@ -33,7 +33,7 @@ async fn closing_a_pool_waits_for_holders_until_its_deadline_then_cuts_them() {
     let closed = pool.close(Duration::from_millis(300)).await;
     assert_eq!(closed.still_out, 2);
     assert!(closed.took >= Duration::from_millis(300) && closed.took <= started.elapsed());
-    let error = Error::from(soon(sleep).await.unwrap().unwrap_err());
+    let error = soon(sleep).await.unwrap().unwrap_err();
     assert!(is_lost(&error), "{error}");
     assert!(still_held.query_one("SELECT 1", &[]).await.is_err());
     assert!(matches!(pool.get().await, Err(Error::Closed)));

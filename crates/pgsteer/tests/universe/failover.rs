@@ -210,7 +210,7 @@ async fn a_connection_terminated_under_a_statement_fails_that_statement_only() {
     })
     .await;
     universe.server(0).terminate(process);
-    let error = Error::from(soon(sleep).await.unwrap().unwrap_err());
+    let error = soon(sleep).await.unwrap().unwrap_err();
     assert!(is_lost(&error), "{error}");
     let conn = pool.get_timeout(LIMIT).await.unwrap();
     assert_eq!(*Conn::host(&conn), key(universe.server(0)));

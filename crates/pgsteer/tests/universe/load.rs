@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pgsteer::{Conn, Error, HostKey, Pool};
+use pgsteer::{Conn, HostKey, Pool};
 use tokio::task::JoinSet;
 
 use crate::rig::{LIMIT, becomes, is_lost};
@@ -39,11 +39,7 @@ impl Load {
                     let conn = pool.get_timeout(LIMIT).await.expect("no checkout fails");
                     longest.fetch_max(asked.elapsed().as_micros() as u64, Ordering::Relaxed);
                     let host = Conn::host(&conn).clone();
-                    match conn
-                        .batch_execute("SELECT pg_sleep(0.002)")
-                        .await
-                        .map_err(Error::from)
-                    {
+                    match conn.batch_execute("SELECT pg_sleep(0.002)").await {
                         Ok(()) => done.fetch_add(1, Ordering::Relaxed),
                         Err(error) if is_lost(&error) => {
                             *lost.entry(host).or_default() += 1;

@@ -10,6 +10,7 @@
     reason = "helpers of tests fail like the tests themselves"
 )]
 
+mod bounds;
 mod closing;
 mod discovery;
 mod failover;

@@ -65,6 +65,21 @@ impl Config {
         self
     }
 
+    /// How long a call of the pool's or a guard's own functions may take as a whole: [`Pool::query`](crate::Pool::query),
+    /// [`Conn::query`](crate::Conn::query) and the others. Greater than 0. Default `None`: no limit.
+    ///
+    /// When it runs out, the socket is closed at once, nothing is sent to the server, and the call fails with
+    /// [`Error::ConnectionLost`](crate::Error::ConnectionLost) of the cause
+    /// [`SocketTimeout`](crate::EndCause::SocketTimeout). The server may go on with the statement. No host is marked:
+    /// it may well be the statement that is slow. Calls on [`tokio_postgres::Client`] itself are not bounded by this.
+    ///
+    /// As text a bare number counts seconds, and 0 is no limit, as in pgjdbc's `socketTimeout`.
+    #[must_use]
+    pub fn socket_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.socket_timeout = limit.into();
+        self
+    }
+
     /// Connections being opened at the same time at most, at least 1. Default 32. The very first is opened alone, for half
     /// a second at most, so that a wrong password costs one login and not this many.
     #[must_use]

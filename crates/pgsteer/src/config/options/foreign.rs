@@ -17,9 +17,6 @@ const ON_REQUEST: &str = "a password file is read only on request: call Config::
                           --pgpass";
 const PLAIN_KEY: &str = "encrypted keys are not in this version; give sslkey a file with the key in clear, readable only to \
                          its user";
-const NO_SOCKET_TIMEOUT: &str = "not in this version; tcp_user_timeout and keepalives end connections to servers that have \
-                                 gone silent, and statement_timeout ends statements that take too long";
-
 const fn word(name: &'static str, aliases: &'static [&'static str], fate: Fate) -> Word {
     Word { name, aliases, fate }
 }
@@ -187,7 +184,6 @@ pub(super) const WORDS: &[Word] = &[
     ),
     refused("tty", "of libpq's past, and without effect there; leave it out"),
     // pgjdbc's that make a difference
-    word("socketTimeout", &[], Fate::Only(&["0"], NO_SOCKET_TIMEOUT)),
     only(
         "prepareThreshold",
         &["1", "2", "3", "4", "5"],

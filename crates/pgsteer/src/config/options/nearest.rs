@@ -3,7 +3,7 @@
 use super::{OPTIONS, words};
 
 /// How alike two names must be, from 0 to 1, for one to be offered for the other. One slip in a name of four letters is
-/// just enough; `socket_timeout`, which is no option, is not taken for `connect_timeout`.
+/// just enough; `socket_timeout` and `connect_timeout` are not taken for each other.
 const ALIKE: f64 = 0.74;
 
 /// The known name most like this one, if any is like it at all.

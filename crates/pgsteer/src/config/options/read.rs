@@ -49,6 +49,11 @@ pub(super) fn or_none<T>(text: &str, read: impl FnOnce(&str) -> Option<T>) -> Op
     }
 }
 
+/// As [`seconds`], where nothing and 0 are no limit.
+pub(super) fn seconds_or_off(text: &str) -> Option<Option<Duration>> {
+    or_none(text, seconds).map(|limit| limit.filter(|limit| !limit.is_zero()))
+}
+
 pub(super) fn load_balance(text: &str) -> Option<LoadBalance> {
     LoadBalance::parse_text(text)
 }

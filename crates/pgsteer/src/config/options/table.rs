@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::read::{
-    addresses, file, flag, host_order, limit, load_balance, millis, number, or_none, roots, seconds, store,
-    topology_keys,
+    addresses, file, flag, host_order, limit, load_balance, millis, number, or_none, roots, seconds,
+    seconds_or_off, store, topology_keys,
 };
 use super::{OptionRule, Set};
 use crate::config::{ChannelBinding, HostSpec, Password, SslMode, SslNegotiation, TargetSessionAttrs};
@@ -297,6 +297,13 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         aliases: &[],
         allowed: "a duration from 0 to 100 years, such as 500ms, 30s or 5min; or none, to wait for ever",
         set: Set::Plain(|config, text| store(&mut config.checkout_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "socket_timeout",
+        aliases: &[],
+        allowed: "seconds, or a whole number with a unit such as 500ms or 30s, greater than 0 and at most 100 years; 0 or \
+                  none for no limit",
+        set: Set::Plain(|config, text| store(&mut config.socket_timeout, seconds_or_off(text))),
     },
     OptionRule {
         name: "max_dials",

@@ -143,6 +143,12 @@ pub(super) const VALUES: &[Good] = &[
         "postgresql://?return_cancel_after=1s&return_timeout=2s",
         &[("return_cancel_after", "1s"), ("return_timeout", "2s")],
     ),
+    ("postgresql://?socket_timeout=5", &[("socket_timeout", "5s")]),
+    (
+        "postgresql://?socket-timeout=250ms",
+        &[("socket_timeout", "250ms")],
+    ),
+    ("postgresql://?socketTimeout=0", &[]),
     ("postgresql://?leak_threshold=1d", &[("leak_threshold", "1d")]),
     ("postgresql://?record_holders=on", &[("record_holders", "true")]),
     (

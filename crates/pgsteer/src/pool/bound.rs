@@ -1,0 +1,65 @@
+//! `socket_timeout`: one limit over one whole call. While it is off nothing is read, armed or kept for it; a call that
+//! ends in time takes its timer with it.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use pgsteer_core::pool::Lease;
+use tokio::time::sleep;
+
+use super::ends::ConnectionEnd;
+use super::inner::Inner;
+use crate::dial::EndReason;
+use crate::error::{ConnectionLost, Error};
+
+impl Inner {
+    /// Makes a call on the lease's connection, within `socket_timeout`.
+    ///
+    /// When that runs out the connection is cut, and the call fails once its socket is closed: whoever looks at the
+    /// connection afterwards finds it dead. An answer that comes later than the limit is not taken for one in time.
+    ///
+    /// Cancel safe: no timer is left, and a connection that was to be cut is cut.
+    pub(super) async fn bounded<T>(
+        &self,
+        lease: &Lease,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Error> {
+        let result = match self.settings.socket_timeout {
+            None => call.await,
+            Some(limit) => match within(limit, call).await {
+                Some(result) => result,
+                None => return Err(self.give_up(lease, EndReason::SocketTimeout).await),
+            },
+        };
+        result.map_err(|error| self.query_error(lease, error))
+    }
+
+    /// Cuts the connection, waits until its socket is closed, and says so.
+    #[cold]
+    async fn give_up(&self, lease: &Lease, reason: EndReason) -> Error {
+        let tenant = self.tenant(lease);
+        let end = ConnectionEnd::of(&reason);
+        tenant.handle.cut(reason);
+        tenant.handle.ended().await;
+        Error::ConnectionLost(Arc::new(ConnectionLost {
+            host: tenant.host.clone(),
+            end,
+            error: None,
+        }))
+    }
+}
+
+/// What the call gives, unless it takes longer.
+async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = pin!(call);
+    let mut timer = pin!(sleep(limit));
+    poll_fn(|cx| match call.as_mut().poll(cx) {
+        Poll::Ready(_) if timer.is_elapsed() => Poll::Ready(None),
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

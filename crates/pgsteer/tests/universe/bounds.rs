@@ -1,0 +1,73 @@
+//! `socket_timeout` against real servers: what a call that takes too long costs, and what it does not.
+
+use std::time::{Duration, Instant};
+
+use pgsteer::{Conn, EndCause, Error, HostKey};
+use pgsteer_testkit::Universe;
+
+use crate::rig::{becomes, full_pool, key, rig};
+
+/// Covers: E-355
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sleep_beyond_the_bound_costs_its_connection_and_marks_no_host() {
+    let universe = rig(Universe::builder().servers(1)).await;
+    let pool = full_pool(&universe, "pool_size=1&socket_timeout=500ms&load_balance=false").await;
+    let pid = backend(&pool.get().await.unwrap()).await;
+
+    let started = Instant::now();
+    let error = pool.query("SELECT pg_sleep(5)", &[]).await.unwrap_err();
+    let took = started.elapsed();
+    assert!(is_timed_out(&error), "{error}");
+    assert!(
+        (Duration::from_millis(500)..Duration::from_millis(1500)).contains(&took),
+        "{took:?}"
+    );
+
+    assert_ne!(backend(&pool.get().await.unwrap()).await, pid);
+    assert_eq!(pool.cluster().snapshot().failed(), Vec::<HostKey>::new());
+}
+
+/// A frozen server answers nothing, and its kernel goes on acknowledging what is sent: no keepalive finds that out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_a_frozen_server_ends_at_its_bound_with_the_connection_dead() {
+    let universe = rig(Universe::builder().servers(2)).await;
+    let options = "pool_size=2&socket_timeout=500ms&connect_timeout=1s";
+    let pool = full_pool(&universe, options).await;
+    let frozen = key(universe.server(1));
+    let (first, second) = (pool.get().await.unwrap(), pool.get().await.unwrap());
+    let (there, other) = if *Conn::host(&first) == frozen {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    universe.server(1).freeze();
+
+    let started = Instant::now();
+    let error = there.batch_execute("SELECT 1").await.unwrap_err();
+    assert!(is_timed_out(&error), "{error}");
+    assert!(started.elapsed() < Duration::from_millis(1500));
+    assert!(there.is_closed());
+    assert_eq!(Conn::transaction_status(&there), None);
+
+    // The pool is whole again, on the server that works.
+    drop((there, other));
+    becomes(2, || {
+        pool.status()
+            .by_host
+            .get(&key(universe.server(0)))
+            .copied()
+            .unwrap_or(0)
+    })
+    .await;
+    universe.server(1).thaw();
+}
+
+async fn backend(conn: &Conn) -> i32 {
+    conn.query_one_scalar("SELECT pg_backend_pid()", &[])
+        .await
+        .expect("the connection works")
+}
+
+fn is_timed_out(error: &Error) -> bool {
+    matches!(error, Error::ConnectionLost(lost) if lost.end.cause == EndCause::SocketTimeout)
+}
