@@ -1,7 +1,8 @@
 //! A PostgreSQL connection pool that knows the cluster behind it.
 //!
 //! pgsteer finds the servers of a YugabyteDB, Greenplum or PostgreSQL cluster, keeps its connections spread over the
-//! right ones, prefers the near zone, leaves dead servers out and brings them back. It knows which server is the primary
+//! right ones, prefers the near zone, follows the primary through a failover, leaves dead servers out and brings them
+//! back. It knows which server is the primary
 //! and follows it through a failover. The connections it hands out are ordinary [`tokio_postgres`] clients.
 
 mod cluster;
@@ -17,7 +18,9 @@ pub use config::Config;
 pub use error::{ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
 pub use health::{CircuitOpen, ConnectionHealth, Guarded};
 pub use pgsteer_core::host::{HostKey, NodeType, Server};
-pub use pgsteer_core::hosts::{FailureKind, HostFailure, LoadBalance, Refused, Role, RoleSeen, Snapshot};
+pub use pgsteer_core::hosts::{
+    FailureKind, HostFailure, LoadBalance, Refused, Role, RoleSeen, Snapshot, TargetSessionAttrs,
+};
 pub use pgsteer_core::topology::{Placement, TopologyKeys};
 pub use pool::{
     Closed, Conn, ConnRef, ConnectionEnd, EndCause, Get, GetRef, Holder, HookFailed, HookFailure, LastEnd,
