@@ -85,6 +85,8 @@ impl Config {
             max_dials: self.max_dials,
             after_connect: self.after_connect.clone(),
             after_connect_timeout: self.after_connect_timeout,
+            on_return: self.on_return.clone(),
+            recycle: self.recycle,
             return_cancel_after: self.return_cancel_after,
             return_timeout: self.return_timeout,
             leak_threshold: self.leak_threshold,

@@ -100,6 +100,8 @@ impl Description {
             // No text can say which.
             after_connect: _,
             after_connect_timeout,
+            on_return: _,
+            recycle,
             return_cancel_after,
             return_timeout,
             leak_threshold,
@@ -196,6 +198,7 @@ impl Description {
             ("socket_timeout", time_or_none(*socket_timeout)),
             ("max_dials", Value::Number((*max_dials).into())),
             ("after_connect_timeout", time_or_none(*after_connect_timeout)),
+            ("recycle", text(&recycle.to_string())),
             ("return_cancel_after", time(*return_cancel_after)),
             ("return_timeout", time(*return_timeout)),
             ("leak_threshold", time_or_none(*leak_threshold)),

@@ -17,6 +17,7 @@ mod hosts;
 mod options;
 mod passfile;
 mod password;
+mod recycle;
 #[cfg(feature = "serde")]
 mod serialized;
 mod settings;
@@ -35,6 +36,7 @@ pub use hosts::HostSpec;
 pub use password::{PasswordError, PasswordSource};
 pub use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
 pub use pgsteer_core::topology::TopologyKeys;
+pub use recycle::Recycle;
 pub use settings::Keepalives;
 pub use tls::{ChannelBinding, Pem, RootCerts, SslMode, SslNegotiation};
 pub use topology::TopologySpec;
@@ -116,6 +118,8 @@ pub struct Config {
     max_dials: u32,
     after_connect: Option<Hook>,
     after_connect_timeout: Option<Duration>,
+    on_return: Option<Hook>,
+    recycle: Recycle,
     return_cancel_after: Duration,
     return_timeout: Duration,
     leak_threshold: Option<Duration>,
@@ -193,6 +197,8 @@ impl Config {
             max_dials: 32,
             after_connect: None,
             after_connect_timeout: Some(Duration::from_secs(60)),
+            on_return: None,
+            recycle: Recycle::Fast,
             return_cancel_after: Duration::from_millis(500),
             return_timeout: Duration::from_secs(5),
             leak_threshold: None,

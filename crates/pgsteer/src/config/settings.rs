@@ -11,6 +11,7 @@ use pgsteer_core::topology::TopologyKeys;
 
 use super::hooks::Hook;
 use super::password::Password;
+use super::recycle::Recycle;
 use super::tls::Tls;
 
 /// TCP keepalive settings.
@@ -81,6 +82,10 @@ pub(crate) struct Settings {
     pub(crate) after_connect: Option<Hook>,
     /// How long that may take. `None`: for ever. Default 1 min.
     pub(crate) after_connect_timeout: Option<Duration>,
+    /// Runs on each connection that comes back.
+    pub(crate) on_return: Option<Hook>,
+    /// How much is undone on a connection that comes back. Default: what no session may keep.
+    pub(crate) recycle: Recycle,
     /// A returned connection still busy after this is asked to cancel. Default 500 ms.
     pub(crate) return_cancel_after: Duration,
     /// A returned connection not clean after this is closed. Default 5 s.

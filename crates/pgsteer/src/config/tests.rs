@@ -107,6 +107,7 @@ const EFFECTS: &[Row] = &[
     ("after_connect_timeout", "2min", |config| {
         config.after_connect_timeout(Duration::from_secs(120))
     }),
+    ("recycle", "clean", |config| config.recycle(Recycle::Clean)),
     ("return_cancel_after", "1s", |config| {
         config.return_cancel_after(Duration::from_secs(1))
     }),

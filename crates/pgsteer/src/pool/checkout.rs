@@ -36,7 +36,7 @@ impl Checkout<'_> {
             if let Some(lease) = self.pool.try_take() {
                 let index = lease.index();
                 if self.pool.slots.uses(index) % USES_PER_PAYMENT == 0 && pay(cx).is_pending() {
-                    self.pool.give_back(lease);
+                    self.pool.put_back(lease);
                     return Poll::Pending;
                 }
                 self.pool.holders.taken(index, self.at);

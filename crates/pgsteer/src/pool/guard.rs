@@ -29,8 +29,9 @@ use crate::dial::{self, Wire};
 /// guard holds its slot back: a row stream or COPY sink that is kept is cut after `return_timeout` (5 s unless set).
 ///
 /// What is *not* undone is the state of the session: `SET`, temporary tables, advisory locks, `LISTEN`, statements
-/// prepared by hand. Undo it before the guard goes, or [`discard`](Self::discard) the connection. Notifications are not
-/// delivered to pooled connections.
+/// prepared by hand. Undo it before the guard goes, [`discard`](Self::discard) the connection, or have it undone by
+/// [`recycle`](crate::Config::recycle) or [`on_return`](crate::Config::on_return). Notifications are not delivered to
+/// pooled connections.
 ///
 /// As with any guard that dereferences mutably, `std::mem::swap` on two guards' clients exchanges the clients under the
 /// guards. The pool then looks at the wrong wire when they come back; do not do it.

@@ -109,7 +109,7 @@ impl HookFailure {
         }
     }
 
-    fn of_panic(payload: &(dyn Any + Send)) -> Self {
+    pub(super) fn of_panic(payload: &(dyn Any + Send)) -> Self {
         HookFailure::Panicked(payload.downcast_ref::<&'static str>().copied())
     }
 }
@@ -179,9 +179,12 @@ async fn run(hook: &Hook, dialled: &mut Dialled, settings: &Settings) -> Result<
         Ok(Ok(Ok(()))) => {}
     }
     // A statement that was dropped, say, is closed on the server by a request of its own.
-    let quiet = poll_fn(|_| match session.is_closed() || session.is_quiet() {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
+    let quiet = poll_fn(|_| {
+        let is_known = session.is_quiet() && wire.status() != dial::TransactionStatus::Unknown;
+        match session.is_closed() || is_known {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     });
     let answered = driver
         .drive_while(within(Some(settings.return_timeout), quiet))

@@ -46,7 +46,8 @@ pub(super) enum Message {
     },
     /// An opener ended without a word.
     OpenVanished { slot: u32, epoch: u64 },
-    /// The slot came back and is not fit for the next caller: dirty, closed, retired or discarded.
+    /// The slot came back and is not fit for the next caller: dirty, closed, retired, discarded, or to be seen to on every
+    /// return.
     Returned { lease: Lease, discarded: bool },
     /// The holder took the connection out for good; the slot is empty.
     Detached { lease: Lease },
@@ -114,6 +115,12 @@ pub(super) struct Inner {
     /// Whether the last search was refused the login everywhere and no connection is open: whoever comes now is told
     /// so at once, since the next attempt may be half a minute away.
     pub(super) login_refused: AtomicBool,
+    /// Whether every connection that comes back is seen to before anybody else gets it.
+    pub(super) recycles: bool,
+    /// What resets the session of one that comes back.
+    pub(super) reset_sql: Option<String>,
+    /// Whether `on_return` has failed when it last ran.
+    pub(super) on_return_fails: AtomicBool,
     /// How many connections are open: idle, leased or settling.
     pub(super) live: watch::Sender<u32>,
     /// Set when the pool is shut down.
@@ -292,6 +299,15 @@ impl Inner {
         if std::thread::panicking() {
             return self.discard(lease);
         }
+        if self.recycles {
+            return self.unfit(lease);
+        }
+        self.put_back(lease);
+    }
+
+    /// Gives back a connection that nobody has used, or that is ready for the next holder.
+    #[inline]
+    pub(super) fn put_back(&self, lease: Lease) {
         let slot = lease.index();
         match self.slots.give_back(lease) {
             GivenBack::Released => {}

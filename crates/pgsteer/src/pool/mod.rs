@@ -13,6 +13,7 @@ mod inner;
 mod keeper;
 mod opener;
 mod query;
+mod recycle;
 mod settle;
 mod status;
 mod tenant;
@@ -185,6 +186,9 @@ impl Pool {
             nudge,
             elastic: settings.min_idle < settings.pool_size,
             login_refused: AtomicBool::new(false),
+            recycles: recycle::is_wanted(&settings),
+            reset_sql: recycle::reset_sql(&settings),
+            on_return_fails: AtomicBool::new(false),
             live: watch::Sender::new(0),
             drained: watch::Sender::new(false),
             closed: watch::Sender::new(false),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inner::{Inner, Message, Settlement};
+use super::recycle::recycle;
 use super::tenant::Tenant;
 use crate::dial::TransactionStatus;
+use crate::error::driver_in_words;
 
 /// How long a cancel request may take at most. A server that works is done with it in a moment; one that is not is
 /// probably frozen, and the sooner that is known, the sooner callers are served elsewhere.
@@ -19,26 +21,16 @@ pub(super) enum Job {
     Rollback,
     /// Cancel the running statement and wait until all is answered.
     Cancel,
+    /// All that the pool does to each connection that comes back.
+    Recycle,
 }
 
 /// Does the job and gives the tenant back to the keeper.
-pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant, job: Job) {
+pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, mut tenant: Tenant, job: Job) {
     let outcome = match job {
         Job::Rollback => settle(&tenant, "ROLLBACK").await,
-        Job::Cancel => {
-            let limit = pool.settings.connect_timeout.min(CANCEL_LIMIT);
-            match tenant.canceller.cancel(limit).await {
-                // Answers come in order: once this empty query is answered, everything before it is.
-                Ok(()) => settle(&tenant, "").await,
-                Err(error) => {
-                    // The request may lie in a queue of the server and hit whatever runs on the connection later, so
-                    // nobody may have it any more.
-                    tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
-                    pool.cluster.shared().unresponsive(&tenant.host);
-                    Settlement::Failed
-                }
-            }
-        }
+        Job::Cancel => cancel(&pool, &tenant).await,
+        Job::Recycle => recycle(&pool, &mut tenant).await,
     };
     pool.tell_keeper(Message::Settled {
         slot,
@@ -48,13 +40,38 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, tenant: Tenant,
     });
 }
 
-async fn settle(tenant: &Tenant, sql: &str) -> Settlement {
-    match tenant.client.batch_execute(sql).await {
-        Err(_) => Settlement::Failed,
-        Ok(()) => match tenant.wire.status() {
-            TransactionStatus::Idle => Settlement::Clean,
-            TransactionStatus::InTransaction | TransactionStatus::Failed => Settlement::InTransaction,
-            TransactionStatus::Unknown => Settlement::Failed,
-        },
+/// Cancels what runs on the connection and waits until all is answered.
+pub(super) async fn cancel(pool: &Inner, tenant: &Tenant) -> Settlement {
+    let limit = pool.settings.connect_timeout.min(CANCEL_LIMIT);
+    match tenant.canceller.cancel(limit).await {
+        // Answers come in order: once this empty query is answered, everything before it is.
+        Ok(()) => settle(tenant, "").await,
+        Err(error) => {
+            // The request may lie in a queue of the server and hit whatever runs on the connection later, so nobody may
+            // have it any more.
+            tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
+            pool.cluster.shared().unresponsive(&tenant.host);
+            Settlement::Failed
+        }
+    }
+}
+
+/// Sends the statements, or only waits for what is unanswered if there are none.
+pub(super) async fn settle(tenant: &Tenant, sql: &str) -> Settlement {
+    let mut next = sql;
+    loop {
+        if let Err(error) = tenant.client.batch_execute(next).await {
+            let (host, said) = (&tenant.host, driver_in_words(&error));
+            tracing::debug!(target: "pgsteer::pool", "a connection to {host} could not be made clean: {said}");
+            return Settlement::Failed;
+        }
+        match tenant.wire.status() {
+            TransactionStatus::Idle => return Settlement::Clean,
+            TransactionStatus::InTransaction | TransactionStatus::Failed => return Settlement::InTransaction,
+            TransactionStatus::Unknown if tenant.session.is_closed() => return Settlement::Failed,
+            // A row that its holder has kept closes its statement when it is dropped, whenever that is: here, after
+            // what was sent just now.
+            TransactionStatus::Unknown => next = "",
+        }
     }
 }

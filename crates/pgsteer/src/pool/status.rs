@@ -47,7 +47,7 @@ pub struct Totals {
     pub opened: u64,
     /// Searches for a host that ended without a connection.
     pub open_failures: u64,
-    /// Connections closed because `after_connect` failed on them.
+    /// Connections closed because `after_connect` or `on_return` failed on them.
     pub hook_failures: u64,
     /// Connections that ended by themselves: server gone, socket broken, terminated.
     pub lost: u64,

@@ -69,6 +69,7 @@ fn the_defaults_are_the_documented_ones() {
         ("socket_timeout", "none"),
         ("max_dials", "32"),
         ("after_connect_timeout", "1min"),
+        ("recycle", "fast"),
         ("return_cancel_after", "500ms"),
         ("return_timeout", "5s"),
         ("leak_threshold", "none"),

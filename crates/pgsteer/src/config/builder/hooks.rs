@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use crate::config::hooks::Hook;
-use crate::config::{Config, HookError};
+use crate::config::{Config, HookError, Recycle};
 use crate::world::BoxFuture;
 
 impl Config {
@@ -58,6 +58,53 @@ impl Config {
     #[must_use]
     pub fn after_connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.after_connect_timeout = limit.into();
+        self
+    }
+
+    /// Runs on each connection that comes back, before the next holder gets it, in the background: to undo something of
+    /// the application's own, say. Default: nothing is run, and a connection that comes back idle is the next holder's at
+    /// once.
+    ///
+    /// The connection is out of its transaction by then, and all is answered. It is closed and replaced if the closure
+    /// returns an error, panics, or leaves it inside a transaction; the first failure of a run is logged as a warning.
+    /// All of it, and what [`recycle`](Config::recycle) does after it, ends within
+    /// [`return_timeout`](Config::return_timeout) or costs the connection. Connections that are discarded or closed are
+    /// not seen to.
+    ///
+    /// It costs each return a task, and each connection the time it takes: callers may wait meanwhile. To reset all of
+    /// the session [`Recycle::Clean`] is there. `DISCARD ALL` and `DEALLOCATE ALL` would take the statements away that the
+    /// client keeps on the server.
+    ///
+    /// ```
+    /// use pgsteer::config::Config;
+    ///
+    /// let config = Config::new().on_return(|client| {
+    ///     Box::pin(async move {
+    ///         client.batch_execute("RESET app.tenant").await?;
+    ///         Ok(())
+    ///     })
+    /// });
+    /// # let _ = config;
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when its time is up; its connection is closed then.
+    #[must_use]
+    pub fn on_return<F>(mut self, clean: F) -> Self
+    where
+        F: for<'a> Fn(&'a mut Client) -> BoxFuture<'a, Result<(), HookError>> + Send + Sync + 'static,
+    {
+        self.on_return = Some(Hook::new(clean));
+        self
+    }
+
+    /// How much of what a holder has changed in its session is undone before the next one gets the connection. Default
+    /// [`Recycle::Fast`]. A connection whose session cannot be reset within [`return_timeout`](Config::return_timeout) is
+    /// closed and replaced.
+    #[must_use]
+    pub fn recycle(mut self, how: Recycle) -> Self {
+        self.recycle = how;
         self
     }
 }

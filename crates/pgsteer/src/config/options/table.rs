@@ -7,7 +7,9 @@ use super::read::{
     seconds_or_off, store, topology_keys,
 };
 use super::{OptionRule, Set};
-use crate::config::{ChannelBinding, HostSpec, Password, SslMode, SslNegotiation, TargetSessionAttrs};
+use crate::config::{
+    ChannelBinding, HostSpec, Password, Recycle, SslMode, SslNegotiation, TargetSessionAttrs,
+};
 
 const TEXT: &str = "text in UTF-8 without NUL characters";
 const POSITIVE: &str = "a duration greater than 0 and at most 100 years, such as 500ms, 30s or 5min";
@@ -316,6 +318,12 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         aliases: &[],
         allowed: POSITIVE_OR_NONE,
         set: Set::Plain(|config, text| store(&mut config.after_connect_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "recycle",
+        aliases: &[],
+        allowed: "fast or clean",
+        set: Set::Plain(|config, text| store(&mut config.recycle, Recycle::parse_text(text))),
     },
     OptionRule {
         name: "return_cancel_after",

@@ -27,6 +27,9 @@ impl Keeper {
                 }
             }
             Action::Rollback { slot } => {
+                if self.pool.recycles {
+                    return self.settle(slot, settle::Job::Recycle);
+                }
                 Counters::add(&self.pool.counters.rolled_back);
                 self.settle(slot, settle::Job::Rollback);
             }
@@ -54,7 +57,7 @@ impl Keeper {
     /// Makes an owned slot idle, or gives it to the oldest waiter. If its wire is not quiet yet, its driver does so.
     fn release(&mut self, slot: u32) {
         if let Some(lease) = self.disown(slot) {
-            self.pool.give_back(lease);
+            self.pool.put_back(lease);
         }
     }
 
@@ -78,7 +81,8 @@ impl Keeper {
     fn settle(&mut self, slot: u32, job: settle::Job) {
         let epoch = self.kept(slot).epoch;
         if let Some(tenant) = self.take_tenant(slot) {
-            tokio::spawn(settle::run(self.pool.clone(), slot, epoch, tenant, job));
+            let settler = tokio::spawn(settle::run(self.pool.clone(), slot, epoch, tenant, job));
+            self.kept(slot).settler = Some(settler.abort_handle());
         }
     }
 

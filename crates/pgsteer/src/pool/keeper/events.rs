@@ -148,6 +148,7 @@ impl Keeper {
             return;
         }
         self.put_tenant(slot, tenant);
+        self.kept(slot).settler = None;
         match outcome {
             Settlement::Clean => self.report(|planner, pool, now| planner.cleaned(slot, true, pool, now)),
             Settlement::Failed => self.report(|planner, pool, now| planner.cleaned(slot, false, pool, now)),
@@ -172,6 +173,10 @@ impl Keeper {
         }
         let owned = self.kept(slot).lease.is_some();
         self.kept(slot).driver = None;
+        // It may wait for something else than the connection.
+        if let Some(settler) = self.kept(slot).settler.take() {
+            settler.abort();
+        }
         if self.state(slot) == SlotState::Closing {
             self.emptied(slot);
             return self.report(|planner, pool, now| planner.socket_closed(slot, pool, now));

@@ -18,6 +18,8 @@ pub(super) struct Kept {
     /// Counts the slot's connections, so that late news of an earlier one is known as such.
     pub(super) epoch: u64,
     pub(super) opener: Option<AbortHandle>,
+    /// The last task that made the slot's connection clean, or tries to.
+    pub(super) settler: Option<AbortHandle>,
     /// Present while the slot's connection has a socket.
     pub(super) driver: Option<Handle>,
 }

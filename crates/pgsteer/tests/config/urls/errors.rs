@@ -325,6 +325,7 @@ pub(super) const ERRORS: &[Bad] = &[
         "postgresql://?after_connect_timeout=infinity",
         "invalid after_connect_timeout=infinity",
     ),
+    ("postgresql://?recycle=Clean", "invalid recycle=Clean"),
     (
         "postgresql://?return_cancel_after=36501d",
         "invalid return_cancel_after=36501d",

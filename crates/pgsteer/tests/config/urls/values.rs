@@ -139,6 +139,7 @@ pub(super) const VALUES: &[Good] = &[
         "postgresql://?after_connect_timeout=none",
         &[("after_connect_timeout", "none")],
     ),
+    ("postgresql://?recycle=clean", &[("recycle", "clean")]),
     (
         "postgresql://?return_cancel_after=1s&return_timeout=2s",
         &[("return_cancel_after", "1s"), ("return_timeout", "2s")],
