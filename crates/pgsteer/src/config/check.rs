@@ -82,6 +82,8 @@ impl Config {
             rebalance_batch: self.rebalance_batch,
             checkout_timeout: self.checkout_timeout,
             socket_timeout: self.socket_timeout,
+            cancel_on_timeout: self.cancel_on_timeout,
+            stall_timeout: self.stall_timeout,
             max_dials: self.max_dials,
             after_connect: self.after_connect.clone(),
             after_connect_timeout: self.after_connect_timeout,
@@ -183,6 +185,8 @@ impl Config {
         positive("rebalance_interval", Some(self.rebalance_interval))?;
         positive("idle_timeout", self.idle_timeout)?;
         positive("socket_timeout", self.socket_timeout)?;
+        positive("cancel_on_timeout", self.cancel_on_timeout)?;
+        positive("stall_timeout", self.stall_timeout)?;
         positive("leak_threshold", self.leak_threshold)?;
         positive("after_connect_timeout", self.after_connect_timeout)?;
         not_too_long("lifetime_jitter", Some(self.lifetime_jitter))?;

@@ -96,6 +96,8 @@ impl Description {
             rebalance_batch,
             checkout_timeout,
             socket_timeout,
+            cancel_on_timeout,
+            stall_timeout,
             max_dials,
             // No text can say which.
             after_connect: _,
@@ -196,6 +198,8 @@ impl Description {
             ("rebalance_batch", Value::Number((*rebalance_batch).into())),
             ("checkout_timeout", time_or_none(*checkout_timeout)),
             ("socket_timeout", time_or_none(*socket_timeout)),
+            ("cancel_on_timeout", time_or_none(*cancel_on_timeout)),
+            ("stall_timeout", time_or_none(*stall_timeout)),
             ("max_dials", Value::Number((*max_dials).into())),
             ("after_connect_timeout", time_or_none(*after_connect_timeout)),
             ("recycle", text(&recycle.to_string())),

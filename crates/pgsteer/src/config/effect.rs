@@ -42,6 +42,7 @@ impl Config {
             ("failed_host_max_delay_secs", self.why_no_doubling()),
             ("idle_timeout", self.why_none_idle()),
             ("after_connect_timeout", self.why_no_hook()),
+            ("cancel_on_timeout", self.why_no_timeout()),
             ("return_cancel_after", self.why_no_cancel()),
         ];
         let foreign = self.without_use.iter().map(|name| (*name, Some(NOTHING_TO_TUNE)));
@@ -141,6 +142,11 @@ impl Config {
         let changed = self.after_connect_timeout != Config::of(self.family).after_connect_timeout;
         (changed && self.after_connect.is_none())
             .then_some("there is no after_connect to limit; it is set in code, by Config::after_connect")
+    }
+
+    fn why_no_timeout(&self) -> Option<&'static str> {
+        (self.cancel_on_timeout.is_some() && self.socket_timeout.is_none())
+            .then_some("without socket_timeout no call runs out of time")
     }
 
     fn why_no_cancel(&self) -> Option<&'static str> {

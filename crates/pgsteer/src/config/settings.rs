@@ -76,6 +76,11 @@ pub(crate) struct Settings {
     pub(crate) checkout_timeout: Option<Duration>,
     /// How long a call on a connection may take. `None`: as long as it does. Default that.
     pub(crate) socket_timeout: Option<Duration>,
+    /// How long the server may take to heed a cancel request of a call that ran into `socket_timeout`. `None`: no
+    /// request is sent. Default that.
+    pub(crate) cancel_on_timeout: Option<Duration>,
+    /// How long the server may owe an answer in silence. `None`: for ever. Default that.
+    pub(crate) stall_timeout: Option<Duration>,
     /// Connects in flight at most. Default 32.
     pub(crate) max_dials: u32,
     /// Prepares each connection of the pool before anybody gets it.

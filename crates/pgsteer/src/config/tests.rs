@@ -103,6 +103,12 @@ const EFFECTS: &[Row] = &[
     ("socket_timeout", "30", |config| {
         config.socket_timeout(Duration::from_secs(30))
     }),
+    ("cancel_on_timeout", "250ms", |config| {
+        config.cancel_on_timeout(Duration::from_millis(250))
+    }),
+    ("stall_timeout", "1min", |config| {
+        config.stall_timeout(Duration::from_secs(60))
+    }),
     ("max_dials", "4", |config| config.max_dials(4)),
     ("after_connect_timeout", "2min", |config| {
         config.after_connect_timeout(Duration::from_secs(120))

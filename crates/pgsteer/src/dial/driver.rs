@@ -15,6 +15,7 @@ use tokio_postgres::{AsyncMessage, Connection, Notification};
 
 use super::control::{Control, Handle};
 use super::ending::{EndReason, LastWords};
+use super::stall::Stall;
 use super::tap::{Tap, Wire};
 use super::tls::Encrypted;
 use crate::world::Socket;
@@ -40,6 +41,7 @@ pub(crate) struct Driver {
     last_words: Option<LastWords>,
     notifications: Option<mpsc::UnboundedSender<Notification>>,
     close_by: Option<Pin<Box<Sleep>>>,
+    stall: Option<Stall>,
     /// The owner has been told that the server may not be what it was taken for.
     told_of_doubt: bool,
 }
@@ -55,8 +57,14 @@ impl Driver {
             last_words: None,
             notifications: None,
             close_by: None,
+            stall: None,
             told_of_doubt: false,
         }
+    }
+
+    /// From now on it ends the connection when the server owes an answer and is silent for this long.
+    pub(crate) fn end_when_silent(&mut self, limit: Option<Duration>) {
+        self.stall = limit.map(Stall::new);
     }
 
     /// The session it keeps.
@@ -148,6 +156,9 @@ impl Driver {
                 }
             }
         }
+        if let Some(stall) = &mut self.stall {
+            stall.after_pass(self.wire.take_heard(), after.awaits_server);
+        }
         if after.terminated && self.close_by.is_none() {
             self.close_at(Instant::now() + POLITE_CLOSE);
         }
@@ -199,6 +210,9 @@ impl Future for Driver {
             .is_some_and(|limit| limit.as_mut().poll(cx).is_ready())
         {
             return Poll::Ready(this.end(EndReason::Cut));
+        }
+        if this.stall.as_mut().is_some_and(|stall| stall.poll(cx).is_ready()) {
+            return Poll::Ready(this.end(EndReason::Stalled));
         }
         Poll::Pending
     }

@@ -19,6 +19,8 @@ pub(crate) enum EndReason {
     Cut,
     /// We cut it because a call took longer than `socket_timeout`.
     SocketTimeout,
+    /// We cut it because the server owed an answer and was silent for longer than `stall_timeout`.
+    Stalled,
     /// The server ended it and said why.
     ServerError {
         /// The code it gave.
@@ -48,9 +50,11 @@ impl EndReason {
     /// What it says of the host. An end of our own making says nothing.
     pub(crate) fn host_effect(&self) -> HostEffect {
         match self {
-            EndReason::ClosedByUs | EndReason::Cut | EndReason::SocketTimeout | EndReason::TaskDied => {
-                HostEffect::Nothing
-            }
+            EndReason::ClosedByUs
+            | EndReason::Cut
+            | EndReason::SocketTimeout
+            | EndReason::Stalled
+            | EndReason::TaskDied => HostEffect::Nothing,
             _ => verdict(Stage::Query, &self.evidence()).host,
         }
     }
@@ -63,9 +67,11 @@ impl EndReason {
                 sqlstate,
             },
             EndReason::Io(kind) => Evidence::Io(*kind),
-            EndReason::ClosedByUs | EndReason::Cut | EndReason::SocketTimeout | EndReason::Eof => {
-                Evidence::Closed
-            }
+            EndReason::ClosedByUs
+            | EndReason::Cut
+            | EndReason::SocketTimeout
+            | EndReason::Stalled
+            | EndReason::Eof => Evidence::Closed,
             EndReason::OutOfStep(_) => Evidence::BadServer,
             EndReason::TaskDied => Evidence::TaskDied,
         }
@@ -115,6 +121,7 @@ impl fmt::Display for EndReason {
         match self {
             EndReason::ClosedByUs => f.write_str("closed"),
             EndReason::Cut => f.write_str("cut by us"),
+            EndReason::Stalled => f.write_str("the server was silent for longer than stall_timeout"),
             EndReason::SocketTimeout => f.write_str("a call took longer than socket_timeout"),
             EndReason::ServerError { sqlstate, text } => write!(f, "{text} (SQLSTATE {sqlstate})"),
             EndReason::Io(kind) => write!(f, "{kind}"),

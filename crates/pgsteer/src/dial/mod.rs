@@ -14,6 +14,7 @@ mod endpoint;
 mod error;
 mod limit;
 mod session_setup;
+mod stall;
 mod tap;
 #[cfg(test)]
 mod tests;

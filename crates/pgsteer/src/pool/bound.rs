@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use pgsteer_core::pool::Lease;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::ends::ConnectionEnd;
 use super::inner::Inner;
@@ -29,12 +29,28 @@ impl Inner {
     ) -> Result<T, Error> {
         let result = match self.settings.socket_timeout {
             None => call.await,
-            Some(limit) => match within(limit, call).await {
-                Some(result) => result,
-                None => return Err(self.give_up(lease, EndReason::SocketTimeout).await),
-            },
+            Some(limit) => {
+                let mut call = pin!(call);
+                match within(limit, call.as_mut()).await {
+                    Some(result) => result,
+                    None => {
+                        if let Some(grace) = self.settings.cancel_on_timeout {
+                            self.ask_to_stop(lease, grace, call).await;
+                        }
+                        return Err(self.give_up(lease, EndReason::SocketTimeout).await);
+                    }
+                }
+            }
         };
         result.map_err(|error| self.query_error(lease, error))
+    }
+
+    /// Asks the server to cancel what runs, and waits until it has stopped, for `grace` at most. What becomes of the
+    /// call does not matter any more.
+    #[cold]
+    async fn ask_to_stop(&self, lease: &Lease, grace: Duration, call: impl Future) {
+        let cancel = self.tenant(lease).canceller.cancel(grace);
+        let _ = timeout(grace, futures_util::future::join(cancel, call)).await;
     }
 
     /// Cuts the connection, waits until its socket is closed, and says so.

@@ -46,6 +46,8 @@ pub enum EndCause {
     Cut,
     /// It was cut from here because a call took longer than `socket_timeout`.
     SocketTimeout,
+    /// It was cut from here because the server owed an answer and was silent for longer than `stall_timeout`.
+    StallTimeout,
     /// The server ended it and said why.
     Server,
     /// The operating system reported an error.
@@ -64,6 +66,7 @@ impl EndCause {
             EndReason::ClosedByUs => EndCause::Closed,
             EndReason::Cut => EndCause::Cut,
             EndReason::SocketTimeout => EndCause::SocketTimeout,
+            EndReason::Stalled => EndCause::StallTimeout,
             EndReason::ServerError { .. } => EndCause::Server,
             EndReason::Io(kind) => EndCause::Io(*kind),
             EndReason::Eof => EndCause::Silent,

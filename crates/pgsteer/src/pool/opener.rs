@@ -64,7 +64,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
             }
             let Dialled {
                 client,
-                driver,
+                mut driver,
                 session,
                 wire,
                 handle,
@@ -91,6 +91,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 driver: handle,
                 jitter,
             });
+            driver.end_when_silent(report.pool.settings.stall_timeout);
             tokio::spawn(driver);
         }
         Err(error) => report.tell(Message::OpenFailed { slot, epoch, error }),
@@ -194,6 +195,9 @@ impl Owner for SlotOwner {
         // Its role may have gone with it, so that the replacement asks elsewhere first.
         if reason.host_effect() == HostEffect::Suspect {
             self.pool.cluster.shared().suspect(&self.host);
+        }
+        if reason == EndReason::Stalled {
+            self.pool.cluster.shared().unresponsive(&self.host);
         }
         let lease = if owned {
             self.pool.slots.unpark(self.slot)

@@ -61,6 +61,7 @@ fn an_option_that_changes_nothing_is_told() {
             &["return_cancel_after"],
         ),
         (config().return_timeout(millis(500)), &["return_cancel_after"]),
+        (config().cancel_on_timeout(millis(500)), &["cancel_on_timeout"]),
         (
             config().return_timeout(millis(0)).return_cancel_after(millis(0)),
             &["return_cancel_after"],

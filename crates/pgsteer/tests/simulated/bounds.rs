@@ -180,6 +180,39 @@ async fn ten_thousand_calls_in_time_leave_no_timer_no_task_and_the_same_connecti
     assert_eq!(whoami(&pool.get().await.unwrap()).await.1, pid);
 }
 
+/// What the server heard after a call of a second that had a third of that: how it ended, and whether a cancel came.
+async fn stopped_by(grace: Option<Duration>, cancellable: bool) -> (Duration, bool) {
+    let (sim, pool) = pool_of_one(bounded().cancel_on_timeout(grace)).await;
+    sim.server("a")
+        .script(Script::on("silent", Effect::Hang { cancellable }).once());
+    let conn = pool.get().await.unwrap();
+    let (result, took) = timed(conn.batch_execute("SELECT 'silent'")).await;
+    assert!(is_timed_out(&result), "{result:?}");
+    assert!(conn.is_closed(), "cancelled or not, the connection goes");
+    let cancelled = sim
+        .log()
+        .iter()
+        .any(|entry| matches!(entry.event, Event::CancelRequest { .. }));
+    (took, cancelled)
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_on_timeout_stops_the_statement_first_and_waits_no_longer_than_its_grace() {
+    let rows = [
+        (None, true, BOUND, false),
+        (Some(millis(200)), true, BOUND, true),
+        (Some(millis(200)), false, BOUND + millis(200), true),
+    ];
+    for (grace, cancellable, expected, cancelled) in rows {
+        let (took, heard) = stopped_by(grace, cancellable).await;
+        assert_eq!(heard, cancelled, "{grace:?} {cancellable}");
+        assert!(
+            (expected..expected + millis(10)).contains(&took),
+            "{grace:?} {cancellable}: {took:?}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_bounded_call_that_is_dropped_leaves_the_connection_to_the_return_rule() {
     let (sim, pool) = pool_of_one(bounded().return_cancel_after(seconds(2))).await;

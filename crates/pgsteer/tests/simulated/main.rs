@@ -42,6 +42,7 @@ mod roles;
 mod seeds;
 mod sharing;
 mod stages;
+mod stalling;
 mod storms;
 mod telling;
 mod unresponsive;

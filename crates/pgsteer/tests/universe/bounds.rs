@@ -62,6 +62,33 @@ async fn a_call_to_a_frozen_server_ends_at_its_bound_with_the_connection_dead() 
     universe.server(1).thaw();
 }
 
+/// The driver's own calls are ended too, and the host is found out: nobody else is sent there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_stalled_on_a_frozen_server_is_ended_and_its_host_is_marked() {
+    let universe = rig(Universe::builder().servers(2)).await;
+    let options = "pool_size=2&stall_timeout=500ms&connect_timeout=1s";
+    let pool = full_pool(&universe, options).await;
+    let frozen = key(universe.server(1));
+    let (first, second) = (pool.get().await.unwrap(), pool.get().await.unwrap());
+    let (there, _other) = if *Conn::host(&first) == frozen {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    universe.server(1).freeze();
+
+    let started = Instant::now();
+    let error = (*there).batch_execute("SELECT 1").await.unwrap_err();
+    assert!(error.is_closed(), "{error}");
+    assert!((Duration::from_millis(500)..Duration::from_millis(1500)).contains(&started.elapsed()));
+    assert_eq!(
+        Conn::end(&there).map(|end| end.cause),
+        Some(EndCause::StallTimeout)
+    );
+    becomes(vec![frozen], || pool.cluster().snapshot().failed()).await;
+    universe.server(1).thaw();
+}
+
 async fn backend(conn: &Conn) -> i32 {
     conn.query_one_scalar("SELECT pg_backend_pid()", &[])
         .await

@@ -80,6 +80,28 @@ impl Config {
         self
     }
 
+    /// Has a statement cancelled whose call ran into [`socket_timeout`](Config::socket_timeout), and gives the server this
+    /// long to stop it, before the socket is closed as it is anyway. The call ends later by as much as that takes, and
+    /// fails all the same. Greater than 0. Default `None`: nothing is sent, and the server may go on with the statement.
+    #[must_use]
+    pub fn cancel_on_timeout(mut self, grace: impl Into<Option<Duration>>) -> Self {
+        self.cancel_on_timeout = grace.into();
+        self
+    }
+
+    /// Ends a connection of the pool whose server owes an answer, or takes in no more, and has sent nothing for this
+    /// long. Whatever waits on it fails, as the end of the connection has it: with the cause
+    /// [`StallTimeout`](crate::EndCause::StallTimeout) where errors are pgsteer's. The host is asked at once whether it
+    /// works. Greater than 0. Default `None`: never.
+    ///
+    /// It holds for everything the driver can do, row streams and COPY too, and must be longer than the longest
+    /// statement that says nothing while it runs. An application that is slow to read rows or to send data is no stall.
+    #[must_use]
+    pub fn stall_timeout(mut self, silence: impl Into<Option<Duration>>) -> Self {
+        self.stall_timeout = silence.into();
+        self
+    }
+
     /// Connections being opened at the same time at most, at least 1. Default 32. The very first is opened alone, for half
     /// a second at most, so that a wrong password costs one login and not this many.
     #[must_use]

@@ -308,6 +308,18 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         set: Set::Plain(|config, text| store(&mut config.socket_timeout, seconds_or_off(text))),
     },
     OptionRule {
+        name: "cancel_on_timeout",
+        aliases: &[],
+        allowed: POSITIVE_OR_NONE,
+        set: Set::Plain(|config, text| store(&mut config.cancel_on_timeout, or_none(text, millis))),
+    },
+    OptionRule {
+        name: "stall_timeout",
+        aliases: &[],
+        allowed: POSITIVE_OR_NONE,
+        set: Set::Plain(|config, text| store(&mut config.stall_timeout, or_none(text, millis))),
+    },
+    OptionRule {
         name: "max_dials",
         aliases: &[],
         allowed: AT_LEAST_ONE,

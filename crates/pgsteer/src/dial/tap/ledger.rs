@@ -52,6 +52,11 @@ impl Ledger {
         self.unanswered == 0 && !self.unsynced
     }
 
+    /// Whether it is the server's turn: it owes an answer and does not wait for the rest of a copy.
+    pub(super) fn awaits_server(&self) -> bool {
+        self.unanswered > 0 && self.copy_in != CopyIn::Open
+    }
+
     /// The startup message was sent: the login is answered like a request.
     pub(super) fn login(&mut self) {
         self.owe(Sent::Login);

@@ -61,8 +61,14 @@ const DRAINED: u8 = 1 << 4;
 /// A write has been refused because the session takes none.
 const ROLE_DOUBTED: u8 = 1 << 5;
 
+/// It is the server's turn: it owes an answer.
+const OWED: u8 = 1 << 6;
+
+/// The server has shown a sign of life since this was last asked: it sent something, or took in what it would not.
+const HEARD: u8 = 1 << 7;
+
 /// What [`Seen::marks`] says.
-const SEEN: u8 = OPEN | DIRTY | TERMINATED | ROLE_DOUBTED;
+const SEEN: u8 = OPEN | DIRTY | TERMINATED | ROLE_DOUBTED | OWED;
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -87,6 +93,8 @@ pub(crate) struct AfterPass {
     pub(crate) terminated: bool,
     /// A write has been refused, at any time, because the session takes none.
     pub(crate) role_doubted: bool,
+    /// All that came is read, and the server has to answer or to take in more before anything goes on.
+    pub(crate) awaits_server: bool,
 }
 
 impl Default for Wire {
@@ -167,7 +175,15 @@ impl Wire {
             dirty: marks & DIRTY != 0,
             terminated: marks & TERMINATED != 0,
             role_doubted: marks & ROLE_DOUBTED != 0,
+            awaits_server: marks & (OWED | WRITE_BLOCKED) != 0 && marks & DRAINED != 0,
         }
+    }
+
+    /// Whether the server has shown a sign of life since this was last asked. For the driver, on its task.
+    pub(crate) fn take_heard(&self) -> bool {
+        let heard = self.marks.load(Ordering::Relaxed) & HEARD != 0;
+        self.mark(HEARD, 0);
+        heard
     }
 
     /// Sets those of the marks that are asked for, and clears the others of them.
@@ -204,6 +220,7 @@ impl Seen {
             | mark(dirty, DIRTY)
             | mark(terminated, TERMINATED)
             | mark(role_doubted, ROLE_DOUBTED)
+            | mark(!self.blind && self.ledger.awaits_server(), OWED)
     }
 
     fn sent(&mut self, bytes: &[u8]) {
@@ -277,6 +294,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
                     this.wire.seen().end.get_or_insert(StreamEnd::Eof);
                 } else {
                     this.wire.passed(|seen| seen.received(bytes));
+                    this.wire.mark(HEARD, HEARD);
                 }
             }
         }
@@ -291,7 +309,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Tap<S> {
         match &written {
             Poll::Pending => this.wire.mark(WRITE_BLOCKED, WRITE_BLOCKED),
             Poll::Ready(Err(error)) => this.wire.seen().end = Some(StreamEnd::Io(error.kind())),
-            Poll::Ready(Ok(length)) => this.wire.passed(|seen| seen.sent(&bytes[..*length])),
+            Poll::Ready(Ok(length)) => {
+                this.wire.passed(|seen| seen.sent(&bytes[..*length]));
+                if this.wire.marks.load(Ordering::Relaxed) & WRITE_BLOCKED != 0 {
+                    this.wire.mark(HEARD, HEARD);
+                }
+            }
         }
         written
     }

@@ -331,6 +331,11 @@ pub(super) const ERRORS: &[Bad] = &[
         "invalid return_cancel_after=36501d",
     ),
     ("postgresql://?return_timeout=soon", "invalid return_timeout=soon"),
+    (
+        "postgresql://?cancel_on_timeout=true",
+        "invalid cancel_on_timeout=true",
+    ),
+    ("postgresql://?stall_timeout=0", "invalid stall_timeout=0"),
     ("postgresql://?leak_threshold=0", "invalid leak_threshold=0"),
     ("postgresql://?record_holders=yes", "invalid record_holders=yes"),
 ];

@@ -150,6 +150,10 @@ pub(super) const VALUES: &[Good] = &[
         &[("socket_timeout", "250ms")],
     ),
     ("postgresql://?socketTimeout=0", &[]),
+    (
+        "postgresql://?cancel_on_timeout=1s&stall_timeout=1min",
+        &[("cancel_on_timeout", "1s"), ("stall_timeout", "1min")],
+    ),
     ("postgresql://?leak_threshold=1d", &[("leak_threshold", "1d")]),
     ("postgresql://?record_holders=on", &[("record_holders", "true")]),
     (
