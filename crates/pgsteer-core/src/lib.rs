@@ -9,4 +9,5 @@ pub mod host;
 pub mod hosts;
 pub mod pool;
 pub mod topology;
+pub mod transaction;
 pub mod verdict;

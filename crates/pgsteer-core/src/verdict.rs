@@ -337,6 +337,18 @@ pub fn classify(evidence: &Evidence<'_>) -> Class {
         .map_or(Class::Other, |(_, class)| *class)
 }
 
+/// Whether a COMMIT that ended with this may have been done all the same: its connection was lost, the server says that
+/// it does not know, or it failed in its own works, as a distributed one does when the answer of another node is missing.
+pub fn leaves_commit_in_doubt(evidence: &Evidence<'_>) -> bool {
+    let unsure = match evidence {
+        Evidence::Server { sqlstate, .. } => {
+            *sqlstate == "40003" || sqlstate.starts_with("XX") || sqlstate.starts_with("58")
+        }
+        _ => false,
+    };
+    unsure || classify(evidence) == Class::ConnectionLost
+}
+
 /// Whether the code says that a function does not exist, by which discovery knows a server that is not YugabyteDB.
 pub fn is_undefined_function(sqlstate: &str) -> bool {
     sqlstate == "42883"

@@ -35,6 +35,23 @@ pub enum Error {
     /// The connection ended during the query, whose outcome is unknown. Says why it ended, which the driver's error does
     /// not.
     ConnectionLost(Arc<ConnectionLost>),
+    /// COMMIT was sent and its answer has not come: the transaction may be committed or not. Never retried.
+    CommitOutcomeUnknown(Arc<CommitUnknown>),
+    /// The server answered COMMIT with ROLLBACK, because a statement had failed whose error the closure passed over.
+    /// Nothing is committed.
+    TransactionAborted {
+        /// The SQLSTATE that the statement failed with.
+        code: Option<String>,
+    },
+    /// The closure of a transaction ended it by a COMMIT or ROLLBACK of its own. What became of its work is for its own
+    /// statements to say.
+    TransactionEndedInside,
+    /// The transaction or savepoint that a [`Tx`](crate::Tx) belongs to is over.
+    TransactionOver,
+    /// A transaction had not come to its COMMIT within this `attempt_timeout`. Nothing is committed.
+    TransactionTimeout(Duration),
+    /// The closure of a transaction asked for its rollback, for this reason: made by [`Error::rollback`].
+    Rollback(Arc<dyn std::error::Error + Send + Sync>),
     /// The driver's own error; SQL errors arrive here untouched.
     Postgres(Arc<tokio_postgres::Error>),
 }
@@ -59,6 +76,22 @@ impl fmt::Display for Error {
             Error::NoServer => f.write_str("no server available"),
             Error::Closed => f.write_str("the pool is closed"),
             Error::ConnectionLost(lost) => write!(f, "{lost}"),
+            Error::CommitOutcomeUnknown(unknown) => write!(f, "{unknown}"),
+            Error::TransactionAborted { code } => {
+                f.write_str("the server rolled the transaction back at its commit, since a statement in it had failed")?;
+                match code {
+                    Some(code) => write!(f, " (SQLSTATE {code})"),
+                    None => Ok(()),
+                }
+            }
+            Error::TransactionEndedInside => {
+                f.write_str("the closure ended its transaction itself, which is the pool's to do")
+            }
+            Error::TransactionOver => f.write_str("the transaction is over"),
+            Error::TransactionTimeout(limit) => {
+                write!(f, "the transaction did not come to its commit within {limit:?}")
+            }
+            Error::Rollback(reason) => write!(f, "the transaction was rolled back: {reason}"),
             Error::Postgres(error) => f.write_str(&driver_in_words(error)),
         }
     }
@@ -67,10 +100,12 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     /// The driver's error, for [`Error::Postgres`] and, where it has one, [`Error::ConnectionLost`]: it can be downcast to
     /// [`tokio_postgres::Error`]. The hook's own error, for [`Error::AfterConnect`] if it returned one.
+    /// The reason, for [`Error::Rollback`].
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Postgres(error) => Some(&**error),
             Error::ConnectionLost(lost) => lost.error.as_ref().map(|error| error as _),
+            Error::Rollback(reason) => Some(&**reason),
             Error::AfterConnect(failed) => match &failed.failure {
                 HookFailure::Error(error) => Some(&**error),
                 _ => None,
@@ -93,6 +128,11 @@ impl From<tokio_postgres::Error> for Error {
 }
 
 impl Error {
+    /// The error with which a transaction's closure asks for its rollback for a reason that is not the database's.
+    pub fn rollback(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Error::Rollback(Arc::from(reason.into()))
+    }
+
     /// The SQLSTATE, where a server gave one: of the statement that failed, of the end of its connection, or of the last
     /// host that refused.
     pub fn code(&self) -> Option<&str> {
@@ -100,6 +140,8 @@ impl Error {
             Error::Postgres(error) => error.code().map(tokio_postgres::error::SqlState::code),
             Error::ConnectionLost(lost) => lost.end.code.as_deref(),
             Error::AfterConnect(failed) => failed.code(),
+            Error::CommitOutcomeUnknown(unknown) => unknown.code.as_deref(),
+            Error::TransactionAborted { code } => code.as_deref(),
             other => other
                 .hosts_tried()
                 .iter()
@@ -177,6 +219,25 @@ pub struct ConnectionLost {
 impl fmt::Display for ConnectionLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the connection to {} was lost: {}", self.host, self.end)
+    }
+}
+
+/// A transaction that may be committed or not.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CommitUnknown {
+    /// The host that COMMIT was sent to.
+    pub host: HostKey,
+    /// Why there is no answer, in words.
+    pub lost: String,
+    /// The SQLSTATE, where the server gave one.
+    pub code: Option<String>,
+}
+
+impl fmt::Display for CommitUnknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CommitUnknown { host, lost, .. } = self;
+        write!(f, "COMMIT was sent to {host} and may have been done: {lost}")
     }
 }
 

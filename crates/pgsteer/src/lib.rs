@@ -11,11 +11,12 @@ mod dial;
 mod error;
 pub mod health;
 mod pool;
+mod transaction;
 pub mod world;
 
 pub use cluster::{Cluster, ClusterConnection};
 pub use config::Config;
-pub use error::{ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
+pub use error::{CommitUnknown, ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
 pub use health::{CircuitOpen, ConnectionHealth, Guarded};
 pub use pgsteer_core::host::{HostKey, NodeType, Server};
 pub use pgsteer_core::hosts::{
@@ -27,3 +28,4 @@ pub use pool::{
     Pool, Status, Totals, TransactionStatus,
 };
 pub use tokio_postgres;
+pub use transaction::{Attempt, AttemptEnd, TransactionOptions, Tx, TxClient};

@@ -37,7 +37,7 @@ pub(crate) use driver::Driver;
 pub(crate) use ending::EndReason;
 pub(crate) use error::DialError;
 pub(crate) use session_setup::Ask;
-pub(crate) use tap::{TransactionStatus, Wire};
+pub(crate) use tap::{Severity, TransactionStatus, Wire};
 
 use crate::config::{ConfigError, Settings};
 use crate::world::{SocketOptions, World};

@@ -75,6 +75,14 @@ fn ours_says(error: &Error) -> Finding {
                 _ => Finding::Nothing,
             }
         }
+        Error::CommitOutcomeUnknown(unknown) => match &unknown.code {
+            Some(sqlstate) => ended_with(sqlstate),
+            None => by(Stage::Query, &Evidence::Closed),
+        },
+        Error::TransactionAborted { .. } => Finding::Answered,
+        Error::TransactionTimeout(_) => by(Stage::Query, &Evidence::Deadline),
+        Error::Rollback(reason) => judge(&**reason),
+        Error::TransactionEndedInside | Error::TransactionOver => Finding::Nothing,
         Error::Config(_) | Error::NoNode(_) | Error::NoServer | Error::Closed => Finding::Nothing,
     }
 }
@@ -132,7 +140,7 @@ fn drivers_says(error: &tokio_postgres::Error) -> Finding {
     Finding::Refused
 }
 
-fn is_fatal(said: &tokio_postgres::error::DbError) -> bool {
+pub(crate) fn is_fatal(said: &tokio_postgres::error::DbError) -> bool {
     use tokio_postgres::error::Severity;
     // Servers older than 9.6 send the severity in their own language only.
     matches!(said.severity(), "FATAL" | "PANIC")

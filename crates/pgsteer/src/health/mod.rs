@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::Builder;
 pub use error::{CircuitOpen, Guarded};
+pub(crate) use finding::is_fatal;
 pub use finding::{Finding, judge};
 use pgsteer_core::breaker::{Breaker, Event, Rejected, Surroundings};
 pub use pgsteer_core::breaker::{Cause, ClosedBy, State};

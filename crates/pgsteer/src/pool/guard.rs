@@ -38,7 +38,7 @@ use crate::dial::{self, Wire};
 #[must_use = "dropping it gives the connection back"]
 pub struct Conn {
     // Both are `Some` until drop or one of the consuming functions.
-    pool: Arc<Inner>,
+    pub(super) pool: Arc<Inner>,
     lease: Option<Lease>,
 }
 

@@ -10,6 +10,7 @@ mod guard;
 mod holders;
 mod hooks;
 mod inner;
+mod inside;
 mod keeper;
 mod opener;
 mod query;
@@ -36,7 +37,8 @@ pub use holders::Holder;
 pub use hooks::{HookFailed, HookFailure};
 pub use status::{Closed, Status, Totals};
 
-use crate::cluster::{Cluster, now};
+use crate::cluster::Cluster;
+pub(crate) use crate::cluster::now;
 use crate::config::{Config, Settings, TargetSessionAttrs};
 use crate::error::Error;
 use crate::world::World;

@@ -45,4 +45,8 @@ mod stages;
 mod stalling;
 mod storms;
 mod telling;
+mod transactions;
+mod transactions_commit;
+mod transactions_kept;
+mod transactions_lost;
 mod unresponsive;

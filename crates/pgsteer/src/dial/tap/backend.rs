@@ -147,6 +147,25 @@ pub(crate) struct Said {
     pub(crate) answered_unasked: bool,
     /// A write has been refused because the session takes none.
     pub(crate) role_doubted: bool,
+    /// Grows whenever an open transaction ends, either way.
+    pub(crate) ended: u64,
+    /// What the open transaction, or the last one, failed with, if it did: statements refused because of that do not
+    /// count. Kept when a savepoint is rolled back to.
+    pub(crate) failure: Option<Report>,
+}
+
+impl Said {
+    /// ReadyForQuery came.
+    fn ready(&mut self, status: TransactionStatus) {
+        use TransactionStatus::{Failed, Idle, InTransaction};
+        match (self.status, status) {
+            (InTransaction | Failed, Idle) => self.ended += 1,
+            (Idle, InTransaction) => self.failure = None,
+            (Idle | InTransaction, Failed) => self.failure = self.error,
+            _ => {}
+        }
+        self.status = status;
+    }
 }
 
 /// The server's side of the wire.
@@ -251,17 +270,20 @@ impl Visitor for Reading<'_> {
         let body = &self.prefix[..*self.prefix_length];
         match kind {
             b'Z' => {
-                self.said.status = match body {
+                self.said.ready(match body {
                     b"I" => TransactionStatus::Idle,
                     b"T" => TransactionStatus::InTransaction,
                     b"E" => TransactionStatus::Failed,
                     _ => TransactionStatus::Unknown,
-                };
+                });
                 self.said.copy = CopyState::None;
                 self.said.answered_unasked |= !self.ledger.ready_for_query();
             }
             b'C' => {
-                self.said.tag = Some(CommandTag::from_body(body));
+                let tag = CommandTag::from_body(body);
+                // Another may be open when all is answered, by then.
+                self.said.ended += u64::from(tag.as_str() == "COMMIT");
+                self.said.tag = Some(tag);
                 self.said.copy = CopyState::None;
             }
             b'E' => {

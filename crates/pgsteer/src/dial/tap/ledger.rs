@@ -38,6 +38,8 @@ pub(super) struct Ledger {
     copy_in: CopyIn,
     /// Part of an extended request has been sent, its Sync has not.
     unsynced: bool,
+    /// Simple queries sent so far.
+    queries: u64,
 }
 
 impl Ledger {
@@ -62,8 +64,14 @@ impl Ledger {
         self.owe(Sent::Login);
     }
 
+    /// Simple queries sent so far, each to its last byte.
+    pub(super) fn queries(&self) -> u64 {
+        self.queries
+    }
+
     /// A simple query was sent.
     pub(super) fn query(&mut self) {
+        self.queries += 1;
         self.owe(Sent::Query);
     }
 

@@ -126,9 +126,14 @@ impl Wire {
     }
 
     /// Tag of the last command that completed. The command of a future that has returned is complete.
-    #[allow(dead_code, reason = "asked by whoever must know whether a COMMIT committed")]
     pub(crate) fn last_tag(&self) -> Option<CommandTag> {
         self.seen().backend.said().tag
+    }
+
+    /// Simple queries that have been sent, each to its last byte. What has ended before it was sent never reached the
+    /// server.
+    pub(crate) fn queries_sent(&self) -> u64 {
+        self.seen().ledger.queries()
     }
 
     /// The last error the server sent.

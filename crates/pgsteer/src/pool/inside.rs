@@ -1,0 +1,50 @@
+//! What the rest of the crate may do with a pool and its guards that users may not: transactions look at the wire and
+//! cut it.
+
+use std::panic::Location;
+use std::time::Duration;
+
+use super::Pool;
+use super::checkout::Get;
+use super::guard::Conn;
+use crate::config::Settings;
+use crate::dial::Wire;
+use crate::error::Error;
+
+impl Pool {
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner().settings
+    }
+
+    /// Whether its connections are wanted on servers that take writes.
+    pub(crate) fn wants_writes(&self) -> bool {
+        self.inner().wants_writes()
+    }
+
+    /// A random number.
+    pub(crate) fn draw(&self) -> u64 {
+        self.inner().cluster.shared().draw()
+    }
+
+    /// A checkout on behalf of code at `at`.
+    pub(crate) fn get_at(&self, limit: Option<Duration>, at: &'static Location<'static>) -> Get<'_> {
+        Get::new(self.inner(), limit, at)
+    }
+}
+
+impl Conn {
+    /// What the tap has seen.
+    pub(crate) fn wire(conn: &Self) -> &Wire {
+        &conn.pool.tenant(conn.lease()).wire
+    }
+
+    /// A query's error as ours.
+    pub(crate) fn error(conn: &Self, error: tokio_postgres::Error) -> Error {
+        conn.pool.query_error(conn.lease(), error)
+    }
+
+    /// Cuts the socket now, whatever runs on it. Nothing is sent.
+    pub(crate) fn cut(conn: &Self) {
+        conn.pool.tenant(conn.lease()).handle.abort();
+    }
+}

@@ -1,0 +1,285 @@
+//! One attempt at a transaction, from BEGIN to the connection's return. What it ends with is read off the wire: the
+//! closure's error is its author's own, and the driver tells neither what COMMIT was answered with nor whether it was
+//! sent.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use pgsteer_core::verdict::{Class, Evidence, classify, doubts_role, leaves_commit_in_doubt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::options::{AttemptEnd, TransactionOptions};
+use super::scope::Scope;
+use super::tx::Tx;
+use crate::dial::Severity;
+use crate::error::{CommitUnknown, Error};
+use crate::health::is_fatal;
+use crate::pool::{Conn, Pool};
+
+/// How an attempt ended, and what its caller gets if it is the last.
+pub(super) struct Ended<T, E> {
+    pub(super) result: Result<T, E>,
+    pub(super) end: AttemptEnd,
+    pub(super) code: Option<String>,
+}
+
+impl<T, E: From<Error>> Ended<T, E> {
+    fn failed(end: AttemptEnd, error: Error) -> Self {
+        Ended {
+            code: error.code().map(str::to_owned),
+            result: Err(error.into()),
+            end,
+        }
+    }
+}
+
+/// An attempt under way. Dropped before its end, it closes the connection.
+pub(super) struct Running<'a> {
+    pool: &'a Pool,
+    options: &'a TransactionOptions,
+    number: u32,
+    deadline: Option<Instant>,
+    scope: Arc<Scope>,
+    /// Set until it has ended.
+    conn: Option<Arc<Conn>>,
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(pool: &'a Pool, options: &'a TransactionOptions, conn: Conn, number: u32) -> Self {
+        let conn = Arc::new(conn);
+        let deadline = options
+            .attempt_timeout
+            .and_then(|limit| Instant::now().checked_add(limit));
+        Running {
+            pool,
+            options,
+            number,
+            deadline,
+            scope: Scope::of_transaction(Arc::clone(&conn)),
+            conn: Some(conn),
+        }
+    }
+
+    pub(super) async fn run<T, E, F, Fut>(mut self, begin: &str, closure: &mut F) -> Ended<T, E>
+    where
+        F: FnMut(Tx) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+        E: From<Error>,
+    {
+        let Some(conn) = self.conn.clone() else {
+            return Ended::failed(AttemptEnd::Refused, Error::Closed);
+        };
+        match self.in_time(conn.batch_execute(begin)).await {
+            None => return self.timed_out(conn),
+            Some(Err(error)) => return self.refused(conn, error),
+            Some(Ok(())) => {}
+        }
+        let ended_before = Conn::wire(&conn).said().ended;
+        let tx = Tx::new(Arc::clone(&self.scope), self.number, Conn::host(&conn).clone());
+        let work = async {
+            let result = closure(tx).await;
+            self.scope.close().await;
+            result
+        };
+        let Some(result) = self.in_time(work).await else {
+            return self.timed_out(conn);
+        };
+        let ended_inside = Conn::wire(&conn).said().ended != ended_before;
+        match result {
+            Err(error) => self.roll_back(conn, error, ended_inside).await,
+            Ok(_) if ended_inside => {
+                self.give_back(conn);
+                Ended::failed(AttemptEnd::EndedInside, Error::TransactionEndedInside)
+            }
+            Ok(value) => self.commit(conn, value).await,
+        }
+    }
+
+    /// Waits until the attempt's time is over at most.
+    async fn in_time<F: Future>(&self, work: F) -> Option<F::Output> {
+        match self.deadline {
+            Some(deadline) => timeout_at(deadline, work).await.ok(),
+            None => Some(work.await),
+        }
+    }
+
+    /// What ROLLBACK itself comes to matters to nobody but the connection.
+    async fn roll_back<T, E>(mut self, conn: Arc<Conn>, error: E, ended_inside: bool) -> Ended<T, E> {
+        let wire = Conn::wire(&conn);
+        let hung_up = wire
+            .last_error()
+            .filter(|error| error.severity <= Severity::Fatal);
+        let lost = Conn::end(&conn).is_some() || hung_up.is_some();
+        let limit = self.pool.settings().return_timeout;
+        if timeout(limit, conn.batch_execute("ROLLBACK")).await.is_err() {
+            Conn::cut(&conn);
+        }
+        // Read after ROLLBACK, before whose answer those of all statements have come.
+        let failure = wire.said().failure.or(hung_up);
+        let code = failure.as_ref().map(|failure| failure.sqlstate.as_str());
+        let end = match code {
+            _ if ended_inside => AttemptEnd::EndedInside,
+            _ if lost => AttemptEnd::ConnectionLost,
+            Some(code) => self.end_by(code),
+            None => AttemptEnd::RolledBack,
+        };
+        let ended = Ended {
+            result: Err(error),
+            end,
+            code: code.map(str::to_owned),
+        };
+        match end {
+            AttemptEnd::ConnectionLost => self.discard(conn),
+            _ => self.give_back(conn),
+        }
+        ended
+    }
+
+    /// How a transaction that was rolled back has ended, by what had failed in it.
+    fn end_by(&self, sqlstate: &str) -> AttemptEnd {
+        let fatal = false;
+        match classify(&Evidence::Server { fatal, sqlstate }) {
+            Class::Retryable => AttemptEnd::Conflict,
+            Class::ConnectionLost => AttemptEnd::ConnectionLost,
+            // It was to write, and the session takes no writes, on a pool that wants one that does.
+            Class::Other
+                if doubts_role(sqlstate) && self.pool.wants_writes() && !self.options.only_reads() =>
+            {
+                AttemptEnd::ReadOnlyServer
+            }
+            Class::Other => AttemptEnd::RolledBack,
+        }
+    }
+
+    async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Ended<T, E> {
+        let wire = Conn::wire(&conn);
+        let sent_before = wire.queries_sent();
+        let Some(answer) = self.in_time(conn.batch_execute("COMMIT")).await else {
+            let sent = wire.queries_sent() != sent_before;
+            if !sent {
+                return self.timed_out(conn);
+            }
+            let limit = self.options.attempt_timeout.unwrap_or_default();
+            return self.unknown(
+                conn,
+                format!("no answer came within attempt_timeout ({limit:?})"),
+                None,
+            );
+        };
+        match answer {
+            Ok(()) => {
+                let committed = wire.last_tag().is_some_and(|tag| tag.as_str() == "COMMIT");
+                let failure = wire.said().failure;
+                let code = failure.map(|failure| failure.sqlstate.as_str().to_owned());
+                self.give_back(conn);
+                if !committed {
+                    let aborted = Error::TransactionAborted { code };
+                    return Ended::failed(AttemptEnd::Aborted, aborted);
+                }
+                Ended {
+                    result: Ok(value),
+                    end: AttemptEnd::Committed,
+                    code: None,
+                }
+            }
+            Err(error) if wire.queries_sent() == sent_before => {
+                self.discard(conn);
+                Ended::failed(AttemptEnd::ConnectionLost, error)
+            }
+            Err(error) if leaves_commit_in_doubt(&evidence(&error)) => {
+                let code = error.code().map(str::to_owned);
+                self.unknown(conn, error.to_string(), code)
+            }
+            Err(error) => {
+                let end = match classify(&evidence(&error)) {
+                    Class::Retryable => AttemptEnd::Conflict,
+                    _ => AttemptEnd::Refused,
+                };
+                self.give_back(conn);
+                Ended::failed(end, error)
+            }
+        }
+    }
+
+    /// BEGIN failed, so nothing has happened yet.
+    fn refused<T, E: From<Error>>(mut self, conn: Arc<Conn>, error: Error) -> Ended<T, E> {
+        let end = match classify(&evidence(&error)) {
+            Class::Retryable => AttemptEnd::Conflict,
+            Class::ConnectionLost => AttemptEnd::ConnectionLost,
+            Class::Other => AttemptEnd::Refused,
+        };
+        match end {
+            AttemptEnd::ConnectionLost => self.discard(conn),
+            _ => self.give_back(conn),
+        }
+        Ended::failed(end, error)
+    }
+
+    /// The attempt's time is over, and COMMIT has not been sent.
+    fn timed_out<T, E: From<Error>>(mut self, conn: Arc<Conn>) -> Ended<T, E> {
+        let limit = self.options.attempt_timeout.unwrap_or_default();
+        Conn::cut(&conn);
+        self.discard(conn);
+        Ended::failed(AttemptEnd::TimedOut, Error::TransactionTimeout(limit))
+    }
+
+    fn unknown<T, E: From<Error>>(
+        mut self,
+        conn: Arc<Conn>,
+        lost: String,
+        code: Option<String>,
+    ) -> Ended<T, E> {
+        let unknown = CommitUnknown {
+            host: Conn::host(&conn).clone(),
+            lost,
+            code,
+        };
+        Conn::cut(&conn);
+        self.discard(conn);
+        let error = Error::CommitOutcomeUnknown(Arc::new(unknown));
+        Ended::failed(AttemptEnd::OutcomeUnknown, error)
+    }
+
+    fn give_back(&mut self, conn: Arc<Conn>) {
+        self.scope.shut();
+        self.conn = None;
+        drop(conn);
+    }
+
+    fn discard(&mut self, conn: Arc<Conn>) {
+        drop(conn);
+        self.close();
+    }
+
+    /// Closes the connection. If somebody still uses it, it is cut, and goes when they are done.
+    fn close(&mut self) {
+        self.scope.shut();
+        match self.conn.take().map(Arc::try_unwrap) {
+            Some(Ok(conn)) => Conn::discard(conn),
+            Some(Err(shared)) => Conn::cut(&shared),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What an error of one of our own statements is evidence of. One that the server did not send means that the
+/// conversation is over.
+fn evidence(error: &Error) -> Evidence<'_> {
+    let said = match error {
+        Error::Postgres(error) => error.as_db_error(),
+        _ => None,
+    };
+    match said {
+        Some(said) => Evidence::Server {
+            fatal: is_fatal(said),
+            sqlstate: said.code().code(),
+        },
+        None => Evidence::Closed,
+    }
+}

@@ -1,0 +1,61 @@
+//! What these tests share: one server with a table of accounts, and a pool on it.
+
+use std::time::Duration;
+
+use pgsteer::Pool;
+use pgsteer_testkit::{DATABASE, PASSWORD, USER, Universe};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// How long anything may take that must happen. Generous: the machine may be slow and busy.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Servers that may be up at once.
+static TURNS: Semaphore = Semaphore::const_new(3);
+
+/// A pool on one server of its own, which has a table `accounts` of ids and balances: 1 and 2 with a hundred each.
+pub(crate) struct Bank {
+    pub(crate) pool: Pool,
+    _server: Universe,
+    _turn: SemaphorePermit<'static>,
+}
+
+pub(crate) async fn bank(size: u32) -> Bank {
+    let turn = TURNS.acquire().await.unwrap();
+    let server = Universe::builder().servers(1).start();
+    let url = format!(
+        "postgresql://{USER}:{PASSWORD}@{}/{DATABASE}?load_balance=false&connect_timeout=1min&checkout_timeout=1min\
+         &pool_size={size}",
+        server.addresses()
+    );
+    let pool = Pool::connect(&url).await.unwrap();
+    pool.batch_execute(
+        "CREATE TABLE accounts (id int PRIMARY KEY, balance int NOT NULL CHECK (balance >= 0));
+         INSERT INTO accounts VALUES (1, 100), (2, 100)",
+    )
+    .await
+    .unwrap();
+    pool.ready(size, LIMIT).await.unwrap();
+    Bank {
+        pool,
+        _server: server,
+        _turn: turn,
+    }
+}
+
+impl Bank {
+    /// Ids and balances, as another connection sees them.
+    pub(crate) async fn accounts(&self) -> Vec<(i32, i32)> {
+        let rows = self
+            .pool
+            .query("SELECT id, balance FROM accounts ORDER BY id", &[])
+            .await
+            .unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    }
+
+    /// The process that serves whoever checks out now.
+    pub(crate) async fn backend(&self) -> i32 {
+        let row = self.pool.query_one("SELECT pg_backend_pid()", &[]).await.unwrap();
+        row.get(0)
+    }
+}
