@@ -24,6 +24,14 @@ pub(super) struct Ended<T, E> {
 }
 
 impl<T, E: From<Error>> Ended<T, E> {
+    fn committed(value: T) -> Self {
+        Ended {
+            result: Ok(value),
+            end: AttemptEnd::Committed,
+            code: None,
+        }
+    }
+
     fn failed(end: AttemptEnd, error: Error) -> Self {
         Ended {
             code: error.code().map(str::to_owned),
@@ -153,44 +161,43 @@ impl<'a> Running<'a> {
 
     async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Ended<T, E> {
         let wire = Conn::wire(&conn);
-        let sent_before = wire.queries_sent();
-        let Some(answer) = self.in_time(conn.batch_execute("COMMIT")).await else {
-            let sent = wire.queries_sent() != sent_before;
-            if !sent {
-                return self.timed_out(conn);
-            }
-            let limit = self.options.attempt_timeout.unwrap_or_default();
-            return self.unknown(
-                conn,
-                format!("no answer came within attempt_timeout ({limit:?})"),
-                None,
-            );
-        };
+        let (sent_before, ended_before) = (wire.queries_sent(), wire.said().ended);
+        let answer = self.in_time(conn.batch_execute("COMMIT")).await;
+        let committed = wire.last_tag().is_some_and(|tag| tag.as_str() == "COMMIT");
         match answer {
-            Ok(()) => {
-                let committed = wire.last_tag().is_some_and(|tag| tag.as_str() == "COMMIT");
+            Some(Ok(())) if !committed => {
                 let failure = wire.said().failure;
                 let code = failure.map(|failure| failure.sqlstate.as_str().to_owned());
                 self.give_back(conn);
-                if !committed {
-                    let aborted = Error::TransactionAborted { code };
-                    return Ended::failed(AttemptEnd::Aborted, aborted);
-                }
-                Ended {
-                    result: Ok(value),
-                    end: AttemptEnd::Committed,
-                    code: None,
-                }
+                Ended::failed(AttemptEnd::Aborted, Error::TransactionAborted { code })
             }
-            Err(error) if wire.queries_sent() == sent_before => {
+            Some(Ok(())) => {
+                self.give_back(conn);
+                Ended::committed(value)
+            }
+            // The server said that it is done, and was gone before it said that it is ready for more.
+            _ if committed && wire.said().ended != ended_before => {
+                self.cut(conn);
+                Ended::committed(value)
+            }
+            None if wire.queries_sent() == sent_before => self.timed_out(conn),
+            None => {
+                let limit = self.options.attempt_timeout.unwrap_or_default();
+                self.unknown(
+                    conn,
+                    format!("no answer came within attempt_timeout ({limit:?})"),
+                    None,
+                )
+            }
+            Some(Err(error)) if wire.queries_sent() == sent_before => {
                 self.discard(conn);
                 Ended::failed(AttemptEnd::ConnectionLost, error)
             }
-            Err(error) if leaves_commit_in_doubt(&evidence(&error)) => {
+            Some(Err(error)) if leaves_commit_in_doubt(&evidence(&error)) => {
                 let code = error.code().map(str::to_owned);
                 self.unknown(conn, error.to_string(), code)
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 let end = match classify(&evidence(&error)) {
                     Class::Retryable => AttemptEnd::Conflict,
                     _ => AttemptEnd::Refused,
@@ -218,8 +225,7 @@ impl<'a> Running<'a> {
     /// The attempt's time is over, and COMMIT has not been sent.
     fn timed_out<T, E: From<Error>>(mut self, conn: Arc<Conn>) -> Ended<T, E> {
         let limit = self.options.attempt_timeout.unwrap_or_default();
-        Conn::cut(&conn);
-        self.discard(conn);
+        self.cut(conn);
         Ended::failed(AttemptEnd::TimedOut, Error::TransactionTimeout(limit))
     }
 
@@ -234,8 +240,7 @@ impl<'a> Running<'a> {
             lost,
             code,
         };
-        Conn::cut(&conn);
-        self.discard(conn);
+        self.cut(conn);
         let error = Error::CommitOutcomeUnknown(Arc::new(unknown));
         Ended::failed(AttemptEnd::OutcomeUnknown, error)
     }
@@ -244,6 +249,12 @@ impl<'a> Running<'a> {
         self.scope.shut();
         self.conn = None;
         drop(conn);
+    }
+
+    /// Closes the socket now, whatever runs on it.
+    fn cut(&mut self, conn: Arc<Conn>) {
+        Conn::cut(&conn);
+        self.discard(conn);
     }
 
     fn discard(&mut self, conn: Arc<Conn>) {
