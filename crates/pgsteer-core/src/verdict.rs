@@ -341,8 +341,8 @@ pub fn classify(evidence: &Evidence<'_>) -> Class {
 /// it does not know, or it failed in its own works, as a distributed one does when the answer of another node is missing.
 pub fn leaves_commit_in_doubt(evidence: &Evidence<'_>) -> bool {
     let unsure = match evidence {
-        Evidence::Server { sqlstate, .. } => {
-            *sqlstate == "40003" || sqlstate.starts_with("XX") || sqlstate.starts_with("58")
+        Evidence::Server { fatal, sqlstate } => {
+            *fatal || *sqlstate == "40003" || sqlstate.starts_with("XX") || sqlstate.starts_with("58")
         }
         _ => false,
     };

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use pgsteer_core::hosts::{FailureKind, Role};
 use pgsteer_core::verdict::{
     BreakerEffect, Class, ConnectionEffect, Evidence, HostEffect, Stage, Verdict, classify, connect_failure,
-    doubts_role, is_undefined_function, verdict,
+    doubts_role, is_undefined_function, leaves_commit_in_doubt, verdict,
 };
 
 const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
@@ -336,5 +336,37 @@ fn one_code_says_that_a_server_took_no_write() {
     assert!(doubts_role("25006"));
     for code in ["25001", "0A000", "2500", "250066", ""] {
         assert!(!doubts_role(code), "{code:?}");
+    }
+}
+
+/// A COMMIT that the server refused is not done. Where it did not come to an answer, or to one that does not say so, it may be.
+#[test]
+fn a_commit_is_in_doubt_unless_the_server_said_that_it_refused_it() {
+    let in_doubt = [
+        Evidence::Closed,
+        Evidence::Deadline,
+        Evidence::BadServer,
+        Evidence::TaskDied,
+        error("57P01"),
+        error("08006"),
+        error("40003"),
+        error("XX000"),
+        error("58030"),
+        // Even with codes that else end a login.
+        fatal("57P01"),
+        fatal("53300"),
+        fatal("28000"),
+        fatal("40001"),
+    ];
+    for evidence in in_doubt {
+        assert!(leaves_commit_in_doubt(&evidence), "{evidence:?}");
+    }
+    for kind in SOCKET_ERRORS {
+        assert!(leaves_commit_in_doubt(&Evidence::Io(kind)), "{kind:?}");
+    }
+    for refused in [
+        "40001", "40P01", "40002", "23503", "23505", "57014", "25006", "P0001", "53100",
+    ] {
+        assert!(!leaves_commit_in_doubt(&error(refused)), "{refused}");
     }
 }

@@ -36,10 +36,12 @@ pub enum Finding {
 /// | the server ended the session (FATAL), or is starting up | [`Down`](Finding::Down) |
 /// | no connection came free, and none is open because hosts fail | [`Down`](Finding::Down) |
 /// | refused login, no such database, too many clients, a cold standby, a write on a standby, the wrong role | [`Refused`](Finding::Refused) |
+/// | COMMIT was sent and its answer did not come | [`Down`](Finding::Down) |
+/// | a closure asked for the rollback of its transaction | what its reason says |
 /// | `after_connect` failed | what its own error says; [`Down`](Finding::Down) if the connection was lost |
-/// | any other SQL error | [`Answered`](Finding::Answered) |
+/// | any other SQL error, a COMMIT answered with ROLLBACK | [`Answered`](Finding::Answered) |
 /// | the driver's own complaint about a statement, a value or an answer | [`Refused`](Finding::Refused) |
-/// | no connection came free while others hold them; a closed pool; a bad configuration | [`Nothing`](Finding::Nothing) |
+/// | no connection came free while others hold them; a closed pool; a bad configuration; a transaction ended by its closure or used when it is over | [`Nothing`](Finding::Nothing) |
 pub fn judge(error: &(dyn StdError + 'static)) -> Finding {
     let mut next = Some(error);
     while let Some(error) = next {

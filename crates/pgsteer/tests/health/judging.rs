@@ -38,6 +38,38 @@ async fn an_sql_error_is_an_answer() {
     }
 }
 
+/// A transaction that loses its commit, is aborted at it, has no time left, or is rolled back by its closure.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_transaction_says_what_the_server_did() {
+    let sim = sim();
+    let pool = Pool::start_in(config().pool_size(1), sim.world()).unwrap();
+    let tx = |effect: Option<Effect>, fails: bool| {
+        sim.server("a").clear_scripts();
+        if let Some(effect) = effect {
+            sim.server("a").script(Script::on("commit", effect));
+        }
+        let options = pgsteer::TransactionOptions::new()
+            .attempt_timeout(SECOND)
+            .attempts(1);
+        pool.transaction_with(options, move |tx| async move {
+            tx.batch_execute("SELECT 1").await?;
+            if fails { Err(Error::rollback("no")) } else { Ok(()) }
+        })
+    };
+    let lost = Effect::DieAfter(Death::Fin, Scope::Session);
+    let rows = [
+        (Some(lost), false, Finding::Down),
+        (Some(Effect::fatal("57P01")), false, Finding::Down),
+        (Some(Effect::Tag("ROLLBACK".into())), false, Finding::Answered),
+        (Some(Effect::error("40001")), false, Finding::Answered),
+        (None, true, Finding::Nothing),
+    ];
+    for (effect, fails, finding) in rows {
+        let error = tx(effect.clone(), fails).await.unwrap_err();
+        assert_eq!(judge(&error), finding, "{effect:?}: {error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_session_that_ends_or_never_begins_says_that_the_database_is_down() {
     // 08P01 is what a pooler says whose server is down

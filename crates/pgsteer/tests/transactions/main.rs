@@ -9,5 +9,6 @@
 )]
 
 mod conflicts;
+mod killed;
 mod plain;
 mod rig;

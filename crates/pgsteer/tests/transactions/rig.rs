@@ -15,7 +15,7 @@ static TURNS: Semaphore = Semaphore::const_new(3);
 /// A pool on one server of its own, which has a table `accounts` of ids and balances: 1 and 2 with a hundred each.
 pub(crate) struct Bank {
     pub(crate) pool: Pool,
-    _server: Universe,
+    pub(crate) server: Universe,
     _turn: SemaphorePermit<'static>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn bank(size: u32) -> Bank {
     pool.ready(size, LIMIT).await.unwrap();
     Bank {
         pool,
-        _server: server,
+        server,
         _turn: turn,
     }
 }

@@ -577,3 +577,47 @@ fn summary(seen: &Seen) -> impl std::fmt::Debug + use<> {
         ),
     )
 }
+
+/// What a transaction failed with stands until the next one begins, whatever is refused after it.
+#[test]
+fn a_transactions_failure_is_the_error_that_failed_it_and_goes_when_the_next_one_begins() {
+    let query = || Sent(message(b'Q', b"x\0"));
+    let error = |sqlstate: &str| Received(report_of(b'E', "ERROR", sqlstate));
+    let mut seen = logged_in();
+    let mut step = |steps: &[Step]| {
+        play(&mut seen, steps);
+        let said = seen.backend.said();
+        let failure = said.failure.map(|failure| failure.sqlstate.as_str().to_owned());
+        (failure, said.ended)
+    };
+    let failed = |sqlstate: &str| Some(sqlstate.to_owned());
+    assert_eq!(step(&[query(), error("42601"), Received(ready(b'I'))]), (None, 0));
+    assert_eq!(step(&[query(), Received(ready(b'T'))]), (None, 0));
+    assert_eq!(
+        step(&[query(), error("40001"), Received(ready(b'E'))]),
+        (failed("40001"), 0)
+    );
+    assert_eq!(
+        step(&[query(), error("25P02"), Received(ready(b'E'))]),
+        (failed("40001"), 0)
+    );
+    // back to a savepoint, and failed anew
+    assert_eq!(step(&[query(), Received(ready(b'T'))]), (failed("40001"), 0));
+    assert_eq!(
+        step(&[query(), error("22012"), Received(ready(b'E'))]),
+        (failed("22012"), 0)
+    );
+    assert_eq!(step(&[query(), Received(ready(b'I'))]), (failed("22012"), 1));
+    assert_eq!(step(&[query(), Received(ready(b'T'))]), (None, 1));
+}
+
+/// Half a message is not sent: the server cannot act on it.
+#[test]
+fn a_simple_query_counts_as_sent_from_its_last_byte_on() {
+    let commit = message(b'Q', b"COMMIT\0");
+    let (last, before) = commit.split_last().unwrap();
+    let wire = wire_after(&[Sent(before.to_vec())]);
+    assert_eq!(wire.queries_sent(), 0);
+    let wire = wire_after(&[Sent(before.to_vec()), Sent(vec![*last])]);
+    assert_eq!(wire.queries_sent(), 1);
+}
