@@ -401,6 +401,25 @@ fn a_server_that_lets_everybody_in_only_to_throw_them_out_is_not_dialled_in_a_ci
 }
 
 #[test]
+fn an_application_that_refuses_every_connection_has_no_host_dialled_in_a_circle() {
+    let mut rig = Rig::full(options(2), &["a", "a"]);
+    let mut dials = 0;
+    for _ in 0..20 {
+        rig.set(0, Owner::Keeper);
+        rig.returned(0, ReturnReason::Refused).unwrap();
+        rig.planner.socket_closed(0, &rig.view, rig.now).unwrap();
+        let opens = rig.opened_for();
+        dials += opens.len();
+        if opens.is_empty() {
+            break;
+        }
+        rig.open(0, "a", 0);
+    }
+    assert_eq!(dials, 2, "as many at once as there are slots, then a rest");
+    assert_eq!(rig.tick_after(SECOND).len(), 1);
+}
+
+#[test]
 fn connections_that_end_after_a_while_are_all_replaced_at_once() {
     let mut rig = Rig::full(options(4), &["a", "a", "a", "a"]);
     rig.now += SECOND;

@@ -85,6 +85,11 @@ fn what_follows_a_return() {
             vec![close(CloseReason::Discarded)],
         ),
         (
+            ReturnReason::Refused,
+            Mark::None,
+            vec![close(CloseReason::Discarded)],
+        ),
+        (
             ReturnReason::Retired,
             Mark::Ordered,
             vec![close(CloseReason::Ordered)],

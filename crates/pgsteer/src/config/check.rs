@@ -87,6 +87,7 @@ impl Config {
             max_dials: self.max_dials,
             after_connect: self.after_connect.clone(),
             after_connect_timeout: self.after_connect_timeout,
+            before_checkout: self.before_checkout.clone(),
             on_return: self.on_return.clone(),
             recycle: self.recycle,
             return_cancel_after: self.return_cancel_after,

@@ -102,6 +102,7 @@ impl Description {
             // No text can say which.
             after_connect: _,
             after_connect_timeout,
+            before_checkout: _,
             on_return: _,
             recycle,
             return_cancel_after,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Client;
 
+use crate::pool::Candidate;
 use crate::world::BoxFuture;
 
 /// What a hook fails with. Its text is logged and shown, so it must not hold secrets.
@@ -36,5 +37,27 @@ impl Hook {
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hook")
+    }
+}
+
+type Allows = dyn Fn(&Candidate<'_>) -> bool + Send + Sync;
+
+/// Decides at each checkout whether a connection may be handed out. Clone is cheap.
+#[derive(Clone)]
+pub(crate) struct Check(Arc<Allows>);
+
+impl Check {
+    pub(super) fn new(allows: impl Fn(&Candidate<'_>) -> bool + Send + Sync + 'static) -> Self {
+        Check(Arc::new(allows))
+    }
+
+    pub(crate) fn allows(&self, candidate: &Candidate<'_>) -> bool {
+        (self.0)(candidate)
+    }
+}
+
+impl fmt::Debug for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Check")
     }
 }

@@ -43,7 +43,7 @@ pub use topology::TopologySpec;
 
 pub(crate) use builder::TlsConnector;
 pub(crate) use error::REDACTED;
-pub(crate) use hooks::Hook;
+pub(crate) use hooks::{Check, Hook};
 pub(crate) use password::Password;
 pub(crate) use settings::Settings;
 pub(crate) use tls::Tls;
@@ -120,6 +120,7 @@ pub struct Config {
     max_dials: u32,
     after_connect: Option<Hook>,
     after_connect_timeout: Option<Duration>,
+    before_checkout: Option<Check>,
     on_return: Option<Hook>,
     recycle: Recycle,
     return_cancel_after: Duration,
@@ -201,6 +202,7 @@ impl Config {
             max_dials: 32,
             after_connect: None,
             after_connect_timeout: Some(Duration::from_secs(60)),
+            before_checkout: None,
             on_return: None,
             recycle: Recycle::Fast,
             return_cancel_after: Duration::from_millis(500),

@@ -9,7 +9,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
 use pgsteer_core::topology::TopologyKeys;
 
-use super::hooks::Hook;
+use super::hooks::{Check, Hook};
 use super::password::Password;
 use super::recycle::Recycle;
 use super::tls::Tls;
@@ -87,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) after_connect: Option<Hook>,
     /// How long that may take. `None`: for ever. Default 1 min.
     pub(crate) after_connect_timeout: Option<Duration>,
+    /// Decides at each checkout whether a connection may be handed out.
+    pub(crate) before_checkout: Option<Check>,
     /// Runs on each connection that comes back.
     pub(crate) on_return: Option<Hook>,
     /// How much is undone on a connection that comes back. Default: what no session may keep.

@@ -33,14 +33,15 @@ impl Checkout<'_> {
     #[inline]
     fn poll_lease(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, Error>> {
         if self.since.is_none() {
-            if let Some(lease) = self.pool.try_take() {
+            while let Some(lease) = self.pool.try_take() {
                 let index = lease.index();
                 if self.pool.slots.uses(index) % USES_PER_PAYMENT == 0 && pay(cx).is_pending() {
                     self.pool.put_back(lease);
                     return Poll::Pending;
                 }
-                self.pool.holders.taken(index, self.at);
-                return Poll::Ready(Ok(lease));
+                if let Some(lease) = self.pool.attend(lease, self.at) {
+                    return Poll::Ready(Ok(lease));
+                }
             }
         }
         self.poll_wait(cx)
@@ -49,26 +50,35 @@ impl Checkout<'_> {
     #[cold]
     #[inline(never)]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, Error>> {
-        let first = self.since.is_none();
+        let mut joins = self.since.is_none();
         let since = *self.since.get_or_insert_with(super::now);
         let deadline = self.limit.and_then(|limit| since.checked_add(limit));
-        let polled = self.pool.slots.poll_take(&mut self.wait, cx, deadline);
-        match polled {
-            Poll::Pending => {
-                if first {
-                    self.pool.began_to_wait(since);
+        loop {
+            match self.pool.slots.poll_take(&mut self.wait, cx, deadline) {
+                Poll::Pending => {
+                    if joins {
+                        self.pool.began_to_wait(since);
+                    }
+                    return Poll::Pending;
                 }
-                Poll::Pending
+                Poll::Ready(Ok(lease)) => {
+                    if let Some(lease) = self.pool.attend(lease, self.at) {
+                        return Poll::Ready(Ok(lease));
+                    }
+                    // To the end of the queue: its place went with the connection that was refused.
+                    self.wait = Wait::default();
+                    joins = true;
+                }
+                Poll::Ready(Err(rejected)) => {
+                    return Poll::Ready(Err(match rejected {
+                        Rejected::TimedOut => {
+                            self.pool.exhausted(super::now().saturating_duration_since(since))
+                        }
+                        Rejected::Closed => Error::Closed,
+                        Rejected::Failed(error) => error,
+                    }));
+                }
             }
-            Poll::Ready(Ok(lease)) => {
-                self.pool.holders.taken(lease.index(), self.at);
-                Poll::Ready(Ok(lease))
-            }
-            Poll::Ready(Err(rejected)) => Poll::Ready(Err(match rejected {
-                Rejected::TimedOut => self.pool.exhausted(super::now().saturating_duration_since(since)),
-                Rejected::Closed => Error::Closed,
-                Rejected::Failed(error) => error,
-            })),
         }
     }
 }

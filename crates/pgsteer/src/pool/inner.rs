@@ -49,6 +49,8 @@ pub(super) enum Message {
     /// The slot came back and is not fit for the next caller: dirty, closed, retired, discarded, or to be seen to on every
     /// return.
     Returned { lease: Lease, discarded: bool },
+    /// `before_checkout` would not have the connection handed out.
+    Refused { lease: Lease },
     /// The holder took the connection out for good; the slot is empty.
     Detached { lease: Lease },
     /// The slot was given back busy; its driver releases it when all is answered.
@@ -115,6 +117,8 @@ pub(super) struct Inner {
     /// Whether the last search was refused the login everywhere and no connection is open: whoever comes now is told
     /// so at once, since the next attempt may be half a minute away.
     pub(super) login_refused: AtomicBool,
+    /// Whether anything is to be done at a checkout beside handing the connection out.
+    pub(super) attends_checkouts: bool,
     /// Whether every connection that comes back is seen to before anybody else gets it.
     pub(super) recycles: bool,
     /// What resets the session of one that comes back.
@@ -135,6 +139,7 @@ pub(super) struct Counters {
     pub(super) opened: AtomicU64,
     pub(super) open_failures: AtomicU64,
     pub(super) hook_failures: AtomicU64,
+    pub(super) refused: AtomicU64,
     pub(super) lost: AtomicU64,
     pub(super) expired: AtomicU64,
     pub(super) moved: AtomicU64,
@@ -155,6 +160,7 @@ impl Counters {
             opened: read(&self.opened),
             open_failures: read(&self.open_failures),
             hook_failures: read(&self.hook_failures),
+            refused: read(&self.refused),
             lost: read(&self.lost),
             expired: read(&self.expired),
             moved: read(&self.moved),

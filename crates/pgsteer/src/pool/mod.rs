@@ -1,6 +1,7 @@
 //! The pool: guards, checkout, the keeper task and what people see of it. Decisions are the planner's in
 //! `pgsteer-core`; this carries them out.
 
+mod before_checkout;
 mod bound;
 mod calls;
 mod checkout;
@@ -30,6 +31,7 @@ use pgsteer_core::pool::Slots;
 use pgsteer_core::pool::planner::{Planner, PlannerOptions};
 use tokio::sync::{Notify, mpsc, watch};
 
+pub use before_checkout::Candidate;
 pub use checkout::{Get, GetRef};
 pub use ends::{ConnectionEnd, EndCause, LastEnd};
 pub use guard::{Conn, ConnRef, TransactionStatus};
@@ -188,6 +190,7 @@ impl Pool {
             nudge,
             elastic: settings.min_idle < settings.pool_size,
             login_refused: AtomicBool::new(false),
+            attends_checkouts: settings.record_holders || settings.before_checkout.is_some(),
             recycles: recycle::is_wanted(&settings),
             reset_sql: recycle::reset_sql(&settings),
             on_return_fails: AtomicBool::new(false),
@@ -266,9 +269,13 @@ impl Pool {
     /// Checks a connection out if one is idle and nobody waits. Never waits.
     #[track_caller]
     pub fn try_get(&self) -> Option<Conn> {
-        let lease = self.inner().try_take()?;
-        self.inner().holders.taken(lease.index(), Location::caller());
-        Some(Conn::new(self.inner().clone(), lease))
+        let at = Location::caller();
+        loop {
+            let lease = self.inner().try_take()?;
+            if let Some(lease) = self.inner().attend(lease, at) {
+                return Some(Conn::new(self.inner().clone(), lease));
+            }
+        }
     }
 
     /// What the pool looks like now.

@@ -49,6 +49,8 @@ pub struct Totals {
     pub open_failures: u64,
     /// Connections closed because `after_connect` or `on_return` failed on them.
     pub hook_failures: u64,
+    /// Connections that `before_checkout` refused and that were closed.
+    pub refused: u64,
     /// Connections that ended by themselves: server gone, socket broken, terminated.
     pub lost: u64,
     /// Connections closed because of their age.

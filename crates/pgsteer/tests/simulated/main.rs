@@ -24,6 +24,7 @@ mod finding_servers;
 mod histories;
 mod holding;
 mod hooks;
+mod hooks_before_checkout;
 mod hooks_on_return;
 mod log_lines;
 mod lookouts;

@@ -238,7 +238,7 @@ impl Planner {
 
     /// A connection ended by itself. One that ends as soon as it is opened is replaced at once like any other, but
     /// when more of them did so within a refill delay than the pool has slots, filling rests: a server that lets
-    /// everybody in only to throw them out must not be dialled in a circle.
+    /// everybody in only to throw them out must not be dialled in a circle. What the application refuses counts the same.
     pub(super) fn count_death(&mut self, opened_at: Instant, now: Instant) {
         let young = self.options.refill_delay;
         if now.saturating_duration_since(opened_at) >= young {

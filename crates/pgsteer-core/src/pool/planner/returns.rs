@@ -38,6 +38,11 @@ impl Planner {
                 self.table.set(slot, Slot::Empty);
             }
             ReturnReason::Discarded => self.close_owned(slot, connection, CloseReason::Discarded, now),
+            ReturnReason::Refused => {
+                // An application that refuses whatever comes must not have hosts dialled in a circle.
+                self.count_death(connection.opened_at, now);
+                self.close_owned(slot, connection, CloseReason::Discarded, now);
+            }
             ReturnReason::Retired => match self.reason_to_go(&connection, now) {
                 Some(reason) => self.close_owned(slot, connection, reason, now),
                 None => {

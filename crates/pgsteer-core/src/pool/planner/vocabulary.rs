@@ -81,6 +81,8 @@ pub enum ReturnReason {
     Retired,
     /// Its holder does not want it used again.
     Discarded,
+    /// The application did not want it handed out.
+    Refused,
     /// Its holder took the connection out of the pool. The slot counts as empty at once; no `Close` follows.
     Detached,
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio_postgres::Client;
 
-use crate::config::hooks::Hook;
+use crate::config::hooks::{Check, Hook};
 use crate::config::{Config, HookError, Recycle};
+use crate::pool::Candidate;
 use crate::world::BoxFuture;
 
 impl Config {
@@ -58,6 +59,40 @@ impl Config {
     #[must_use]
     pub fn after_connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.after_connect_timeout = limit.into();
+        self
+    }
+
+    /// Asks at each checkout whether the connection found may be handed out: one that is not is closed and replaced, and
+    /// the caller gets another, or waits for one at the end of the queue. Default: nothing is asked.
+    ///
+    /// It runs on the caller's thread and must not block. If it panics, the connection counts as refused. When more
+    /// connections are refused within a second of their opening than the pool has room for, opening rests for a second.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::Instant;
+    ///
+    /// use pgsteer::config::Config;
+    ///
+    /// // After a change of credentials, connections opened before it are not used any more.
+    /// let started = Instant::now();
+    /// let changed = Arc::new(AtomicU64::new(0));
+    /// let config = Config::new().before_checkout({
+    ///     let changed = changed.clone();
+    ///     move |candidate| {
+    ///         let opened = started.elapsed().saturating_sub(candidate.age());
+    ///         opened.as_millis() as u64 >= changed.load(Ordering::Relaxed)
+    ///     }
+    /// });
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn before_checkout<F>(mut self, allows: F) -> Self
+    where
+        F: Fn(&Candidate<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.before_checkout = Some(Check::new(allows));
         self
     }
 

@@ -38,6 +38,7 @@ impl Keeper {
                 }
             }
             Message::Returned { lease, discarded } => self.returned(lease, discarded),
+            Message::Refused { lease } => self.refused(lease),
             Message::Detached { lease } => {
                 let slot = lease.index();
                 self.own(lease);
@@ -137,6 +138,16 @@ impl Keeper {
             }
         };
         self.report(|planner, pool, now| planner.returned(slot, why, pool, now));
+    }
+
+    fn refused(&mut self, lease: Lease) {
+        Counters::add(&self.pool.counters.refused);
+        if self.pool.tenant(&lease).session.is_closed() {
+            return self.returned(lease, false);
+        }
+        let slot = lease.index();
+        self.own(lease);
+        self.report(|planner, pool, now| planner.returned(slot, ReturnReason::Refused, pool, now));
     }
 
     fn settled(&mut self, slot: u32, epoch: u64, tenant: Tenant, outcome: Settlement) {
