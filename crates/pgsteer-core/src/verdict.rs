@@ -360,6 +360,21 @@ pub fn may_want_tls(sqlstate: &str) -> bool {
     sqlstate == "28000"
 }
 
+/// Whether an error says that a prepared statement is of no use any more and would be if it were prepared again: the
+/// server does not have it, or what it returns has changed. Neither has run it.
+///
+/// The second has a code that says much else besides; it is known by the `routine` of the server it comes from, which no
+/// language changes, or by its text.
+pub fn outdates_statement(sqlstate: &str, routine: Option<&str>, message: &str) -> bool {
+    match sqlstate {
+        "26000" => true,
+        "0A000" => {
+            routine == Some("RevalidateCachedQuery") || message == "cached plan must not change result type"
+        }
+        _ => false,
+    }
+}
+
 /// Whether the code says that a session writes nothing that was to write: its server is not the primary it was taken
 /// for, or the transaction was begun read-only.
 pub fn doubts_role(sqlstate: &str) -> bool {

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use pgsteer_core::hosts::{FailureKind, Role};
 use pgsteer_core::verdict::{
     BreakerEffect, Class, ConnectionEffect, Evidence, HostEffect, Stage, Verdict, classify, connect_failure,
-    doubts_role, is_undefined_function, leaves_commit_in_doubt, verdict,
+    doubts_role, is_undefined_function, leaves_commit_in_doubt, outdates_statement, verdict,
 };
 
 const DOWN: HostEffect = HostEffect::Failed(FailureKind::Down);
@@ -368,5 +368,25 @@ fn a_commit_is_in_doubt_unless_the_server_said_that_it_refused_it() {
         "40001", "40P01", "40002", "23503", "23505", "57014", "25006", "P0001", "53100",
     ] {
         assert!(!leaves_commit_in_doubt(&error(refused)), "{refused}");
+    }
+}
+
+#[test]
+fn a_statement_is_outdated_if_the_server_has_lost_it_or_its_result_has_changed() {
+    let changed = "cached plan must not change result type";
+    let rows = [
+        (("26000", None, "no such statement"), true),
+        (("0A000", None, changed), true),
+        (("0A000", Some("RevalidateCachedQuery"), "in any language"), true),
+        (("0A000", Some("transformX"), "not supported"), false),
+        (("0A000", None, "not supported"), false),
+        (("22012", Some("RevalidateCachedQuery"), changed), false),
+    ];
+    for ((sqlstate, routine, message), expected) in rows {
+        assert_eq!(
+            outdates_statement(sqlstate, routine, message),
+            expected,
+            "{sqlstate} {routine:?} {message}"
+        );
     }
 }

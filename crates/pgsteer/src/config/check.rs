@@ -21,6 +21,9 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most connections a pool can have.
 const MOST_CONNECTIONS: u32 = 65_535;
 
+/// The most statements that a connection may keep.
+const MOST_STATEMENTS: u32 = 65_535;
+
 impl Config {
     /// Checks every option, as using the configuration does.
     ///
@@ -84,6 +87,7 @@ impl Config {
             socket_timeout: self.socket_timeout,
             cancel_on_timeout: self.cancel_on_timeout,
             stall_timeout: self.stall_timeout,
+            statement_cache_size: self.statement_cache_size,
             max_dials: self.max_dials,
             after_connect: self.after_connect.clone(),
             after_connect_timeout: self.after_connect_timeout,
@@ -185,6 +189,12 @@ impl Config {
         positive("max_lifetime", Some(self.max_lifetime))?;
         positive("rebalance_interval", Some(self.rebalance_interval))?;
         positive("idle_timeout", self.idle_timeout)?;
+        let statements = self.statement_cache_size;
+        require(
+            (1..=MOST_STATEMENTS).contains(&statements),
+            "statement_cache_size",
+            statements,
+        )?;
         positive("socket_timeout", self.socket_timeout)?;
         positive("cancel_on_timeout", self.cancel_on_timeout)?;
         positive("stall_timeout", self.stall_timeout)?;

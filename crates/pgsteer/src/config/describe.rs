@@ -98,6 +98,7 @@ impl Description {
             socket_timeout,
             cancel_on_timeout,
             stall_timeout,
+            statement_cache_size,
             max_dials,
             // No text can say which.
             after_connect: _,
@@ -201,6 +202,10 @@ impl Description {
             ("socket_timeout", time_or_none(*socket_timeout)),
             ("cancel_on_timeout", time_or_none(*cancel_on_timeout)),
             ("stall_timeout", time_or_none(*stall_timeout)),
+            (
+                "statement_cache_size",
+                Value::Number((*statement_cache_size).into()),
+            ),
             ("max_dials", Value::Number((*max_dials).into())),
             ("after_connect_timeout", time_or_none(*after_connect_timeout)),
             ("recycle", text(&recycle.to_string())),

@@ -81,6 +81,8 @@ pub(crate) struct Settings {
     pub(crate) cancel_on_timeout: Option<Duration>,
     /// How long the server may owe an answer in silence. `None`: for ever. Default that.
     pub(crate) stall_timeout: Option<Duration>,
+    /// Statements that each connection keeps prepared at most. Default 256.
+    pub(crate) statement_cache_size: u32,
     /// Connects in flight at most. Default 32.
     pub(crate) max_dials: u32,
     /// Prepares each connection of the pool before anybody gets it.

@@ -109,6 +109,9 @@ const EFFECTS: &[Row] = &[
     ("stall_timeout", "1min", |config| {
         config.stall_timeout(Duration::from_secs(60))
     }),
+    ("statement_cache_size", "100", |config| {
+        config.statement_cache_size(100)
+    }),
     ("max_dials", "4", |config| config.max_dials(4)),
     ("after_connect_timeout", "2min", |config| {
         config.after_connect_timeout(Duration::from_secs(120))

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::ends::{ConnectionEnd, Ends};
 use super::holders::Holders;
 use super::hooks::HookFailed;
+use super::statements::Edition;
 use super::status::{Status, Totals};
 use super::tenant::Tenant;
 use crate::cluster::{Cluster, Membership, SearchError};
@@ -105,6 +106,8 @@ pub(super) struct Inner {
     pub(super) holders: Holders,
     pub(super) counters: Counters,
     pub(super) ends: Ends,
+    /// Which statements of its connections are still good.
+    pub(super) statements: Edition,
     /// The newest failed search, for the error of a checkout that runs out of time.
     pub(super) last_failure: Mutex<Option<(Instant, Error)>>,
     /// The last look at the exhausted pool.

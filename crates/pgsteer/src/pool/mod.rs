@@ -17,6 +17,7 @@ mod opener;
 mod query;
 mod recycle;
 mod settle;
+mod statements;
 mod status;
 mod tenant;
 
@@ -47,6 +48,7 @@ use crate::world::World;
 use ends::Ends;
 use holders::Holders;
 use inner::{Counters, Inner, Message, Sheet, ToKeeper};
+use statements::Edition;
 
 /// How long filling rests after a failed open.
 const REFILL_DELAY: Duration = Duration::from_secs(1);
@@ -184,6 +186,7 @@ impl Pool {
             holders: Holders::new(settings.pool_size, settings.record_holders),
             counters: Counters::default(),
             ends: Ends::default(),
+            statements: Edition::default(),
             last_failure: Mutex::new(None),
             diagnosis: Mutex::new(None),
             keeper,
@@ -321,6 +324,12 @@ impl Pool {
     /// Replaces every connection: idle ones are closed now, leased ones when they come back. Returns at once.
     pub fn retire_all(&self) {
         self.inner().tell_keeper(Message::RetireAll);
+    }
+
+    /// Has every connection forget the statements it keeps prepared, as after a change of the schema or of a setting that
+    /// plans depend on. Each does so when a statement is next asked of it. Returns at once.
+    pub fn clear_statement_caches(&self) {
+        self.inner().statements.next();
     }
 
     /// Looks now, instead of at the next `rebalance_interval`, at where the connections are, and moves at most a

@@ -10,6 +10,7 @@ use pgsteer_core::verdict::HostEffect;
 
 use super::hooks::{self, HookFailed};
 use super::inner::{Inner, Message};
+use super::statements::Statements;
 use super::tenant::Tenant;
 use crate::cluster::{Counted, Opened, SearchError, Wanted};
 use crate::dial::{Dialled, EndReason, Owner, Purpose};
@@ -82,6 +83,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 host: key,
                 address,
                 opened_at,
+                statements: Statements::new(report.pool.settings.statement_cache_size),
             };
             // Told before the driver starts, so that the keeper hears of the opening before it hears of the end.
             report.tell(Message::Opened {

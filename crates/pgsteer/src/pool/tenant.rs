@@ -8,6 +8,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::{self, HasSession, Session};
 use tokio_postgres::Client;
 
+use super::statements::Statements;
 use crate::dial::{Canceller, Handle, Wire};
 
 /// One open connection. It stays in its slot from opening to closing; holders reach it through their lease.
@@ -22,6 +23,7 @@ pub(crate) struct Tenant {
     /// Which of the host's addresses it is on, unless that is a Unix socket.
     pub(crate) address: Option<IpAddr>,
     pub(crate) opened_at: Instant,
+    pub(crate) statements: Statements,
 }
 
 impl pool::Tenant for Tenant {

@@ -69,6 +69,7 @@ fn the_defaults_are_the_documented_ones() {
         ("socket_timeout", "none"),
         ("cancel_on_timeout", "none"),
         ("stall_timeout", "none"),
+        ("statement_cache_size", "256"),
         ("max_dials", "32"),
         ("after_connect_timeout", "1min"),
         ("recycle", "fast"),
@@ -370,6 +371,11 @@ fn what_is_just_outside_a_range_is_refused() {
         ),
         (config().return_timeout(too_long), ("return_timeout", long)),
         (config().socket_timeout(Duration::ZERO), ("socket_timeout", "0")),
+        (config().statement_cache_size(0), ("statement_cache_size", "0")),
+        (
+            config().statement_cache_size(65_536),
+            ("statement_cache_size", "65536"),
+        ),
         (
             config().cancel_on_timeout(Duration::ZERO),
             ("cancel_on_timeout", "0"),

@@ -32,6 +32,7 @@ mod mixed_names;
 mod moving;
 mod moving_names;
 mod pooling;
+mod preparing;
 mod probing;
 mod promotion;
 mod queueing;

@@ -89,6 +89,28 @@ async fn a_connection_stalled_on_a_frozen_server_is_ended_and_its_host_is_marked
     universe.server(1).thaw();
 }
 
+/// A change of the schema under a kept statement, as the server itself tells it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_statement_survives_a_change_of_its_table() {
+    let universe = rig(Universe::builder().servers(1)).await;
+    let pool = full_pool(&universe, "pool_size=1&load_balance=false").await;
+    let conn = pool.get().await.unwrap();
+    conn.batch_execute("CREATE TABLE kept (a int); INSERT INTO kept VALUES (1)")
+        .await
+        .unwrap();
+    let columns = async || {
+        conn.query_one_cached("SELECT * FROM kept", &[])
+            .await
+            .unwrap()
+            .len()
+    };
+    assert_eq!(columns().await, 1);
+    conn.batch_execute("ALTER TABLE kept ADD b int").await.unwrap();
+    assert_eq!(columns().await, 2);
+    conn.batch_execute("DEALLOCATE ALL").await.unwrap();
+    assert_eq!(columns().await, 2);
+}
+
 async fn backend(conn: &Conn) -> i32 {
     conn.query_one_scalar("SELECT pg_backend_pid()", &[])
         .await

@@ -102,6 +102,14 @@ impl Config {
         self
     }
 
+    /// Statements that each connection keeps prepared at most for [`Conn::query_cached`](crate::Conn::query_cached) and its
+    /// like; the one used longest ago goes first. 1 to 65535. Default 256. Nothing is kept for other calls.
+    #[must_use]
+    pub fn statement_cache_size(mut self, statements: u32) -> Self {
+        self.statement_cache_size = statements;
+        self
+    }
+
     /// Connections being opened at the same time at most, at least 1. Default 32. The very first is opened alone, for half
     /// a second at most, so that a wrong password costs one login and not this many.
     #[must_use]

@@ -320,6 +320,12 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         set: Set::Plain(|config, text| store(&mut config.stall_timeout, or_none(text, millis))),
     },
     OptionRule {
+        name: "statement_cache_size",
+        aliases: &[],
+        allowed: "a whole number from 1 to 65535",
+        set: Set::Plain(|config, text| store(&mut config.statement_cache_size, number(text))),
+    },
+    OptionRule {
         name: "max_dials",
         aliases: &[],
         allowed: AT_LEAST_ONE,

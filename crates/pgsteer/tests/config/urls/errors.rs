@@ -335,6 +335,10 @@ pub(super) const ERRORS: &[Bad] = &[
         "postgresql://?cancel_on_timeout=true",
         "invalid cancel_on_timeout=true",
     ),
+    (
+        "postgresql://?statement_cache_size=0",
+        "invalid statement_cache_size=0",
+    ),
     ("postgresql://?stall_timeout=0", "invalid stall_timeout=0"),
     ("postgresql://?leak_threshold=0", "invalid leak_threshold=0"),
     ("postgresql://?record_holders=yes", "invalid record_holders=yes"),

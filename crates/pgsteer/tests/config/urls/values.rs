@@ -154,6 +154,10 @@ pub(super) const VALUES: &[Good] = &[
         "postgresql://?cancel_on_timeout=1s&stall_timeout=1min",
         &[("cancel_on_timeout", "1s"), ("stall_timeout", "1min")],
     ),
+    (
+        "postgresql://?statement_cache_size=65535",
+        &[("statement_cache_size", "65535")],
+    ),
     ("postgresql://?leak_threshold=1d", &[("leak_threshold", "1d")]),
     ("postgresql://?record_holders=on", &[("record_holders", "true")]),
     (
