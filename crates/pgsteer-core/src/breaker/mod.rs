@@ -25,6 +25,7 @@
 mod events;
 mod machine;
 mod options;
+mod pass;
 mod permit;
 mod shared;
 mod sync;
@@ -32,5 +33,6 @@ mod sync;
 pub use events::{Cause, Closed, ClosedBy, Event, HalfOpened, Opened};
 pub use machine::{Rejected, State, Status};
 pub use options::{BadOption, BreakerOptions};
+pub use pass::HostsMet;
 pub use permit::Permit;
 pub use shared::{Breaker, Surroundings};

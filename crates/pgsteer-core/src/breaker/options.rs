@@ -28,15 +28,20 @@ pub struct BreakerOptions {
     pub probe_lease: Duration,
 }
 
+impl BreakerOptions {
+    /// Every number at its default.
+    pub const DEFAULT: BreakerOptions = BreakerOptions {
+        threshold: 5,
+        base: Duration::from_secs(1),
+        cap: Duration::from_secs(60),
+        jitter: 0.2,
+        probe_lease: Duration::from_secs(60),
+    };
+}
+
 impl Default for BreakerOptions {
     fn default() -> Self {
-        BreakerOptions {
-            threshold: 5,
-            base: Duration::from_secs(1),
-            cap: Duration::from_secs(60),
-            jitter: 0.2,
-            probe_lease: Duration::from_secs(60),
-        }
+        Self::DEFAULT
     }
 }
 

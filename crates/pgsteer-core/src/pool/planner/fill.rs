@@ -97,7 +97,7 @@ impl Planner {
         }
         self.learn(Experience::Fails);
         self.back_off(why, now);
-        let hopeless = why == OpenFailure::Login || (!is_passing(why) && self.nothing_can_come());
+        let hopeless = why == OpenFailure::Login || (!is_passing(why) && !self.can_serve());
         if hopeless && view.waiting() > 0 {
             self.actions.push_back(Action::FailWaiters);
         }
@@ -220,11 +220,6 @@ impl Planner {
         self.kept_off
             .retain(|_, failed_at| now.saturating_duration_since(*failed_at) < time);
         self.kept_off.keys().cloned().collect()
-    }
-
-    /// No connection serves, settles or is being opened.
-    fn nothing_can_come(&self) -> bool {
-        self.table.present() == 0
     }
 
     /// Arms the refill timer, unless it is armed already.

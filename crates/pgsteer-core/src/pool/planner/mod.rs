@@ -6,6 +6,7 @@
 //! [`PoolView`]. It never performs I/O, reads a clock or draws a random number.
 
 mod backoff;
+mod barred;
 mod fill;
 mod lifetime;
 mod rebalance;
@@ -65,6 +66,8 @@ pub struct Planner {
     actions: VecDeque<Action>,
     /// Filling rests until then.
     refill_at: Option<Instant>,
+    /// The rest is a circuit breaker's.
+    barred: bool,
     experience: Experience,
     /// While nothing is known: the others join the first opener then.
     alone_until: Option<Instant>,
@@ -104,6 +107,7 @@ impl Planner {
             stage: Stage::New,
             actions: VecDeque::new(),
             refill_at: None,
+            barred: false,
             experience: Experience::None,
             alone_until: None,
             backoff: None,
@@ -177,6 +181,7 @@ impl Planner {
         }
         if self.refill_at.is_some_and(|at| at <= now) {
             self.refill_at = None;
+            self.barred = false;
         }
         if self.alone_until.is_some_and(|at| at <= now) {
             self.alone_until = None;
