@@ -22,6 +22,14 @@ pub enum Error {
     Connect(Arc<ConnectFailed>),
     /// Every host refused the login: it is the credentials or the database name, not a host.
     Login(Arc<ConnectFailed>),
+    /// The last passes over the hosts met none that answered, so nothing is dialled until the breaker's window is over, and
+    /// no open connection can serve. Nothing was tried.
+    CircuitOpen {
+        /// What is left of the window, exactly: asking earlier is of no use.
+        retry_after: Duration,
+        /// Why the last pass failed; also the [`source`](std::error::Error::source).
+        last_error: Arc<Error>,
+    },
     /// Hosts answered, and none is what `target_session_attrs` wants; every host is listed with its state.
     NoFit(Arc<ConnectFailed>),
     /// A connection opened, but `after_connect` failed on it, and there was no other host to open one on.
@@ -62,6 +70,13 @@ impl fmt::Display for Error {
             Error::Config(error) => write!(f, "{error}"),
             Error::CheckoutTimeout(exhausted) => write!(f, "{exhausted}"),
             Error::Connect(failed) => write!(f, "no host could be connected to: {failed}"),
+            Error::CircuitOpen {
+                retry_after,
+                last_error,
+            } => write!(
+                f,
+                "the database is taken to be down, ask again in {retry_after:?}; the last attempt said: {last_error}"
+            ),
             Error::NoFit(failed) => {
                 write!(f, "no host fits target_session_attrs={}: {failed}", failed.target)
             }
@@ -99,8 +114,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     /// The driver's error, for [`Error::Postgres`] and, where it has one, [`Error::ConnectionLost`]: it can be downcast to
-    /// [`tokio_postgres::Error`]. The hook's own error, for [`Error::AfterConnect`] if it returned one.
-    /// The reason, for [`Error::Rollback`].
+    /// [`tokio_postgres::Error`]. The hook's own error, for [`Error::AfterConnect`] if it returned one. The reason, for
+    /// [`Error::Rollback`]; the error of the last pass, for [`Error::CircuitOpen`].
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Postgres(error) => Some(&**error),
@@ -110,6 +125,7 @@ impl std::error::Error for Error {
                 HookFailure::Error(error) => Some(&**error),
                 _ => None,
             },
+            Error::CircuitOpen { last_error, .. } => Some(&**last_error),
             _ => None,
         }
     }
@@ -156,6 +172,7 @@ impl Error {
             Error::Connect(failed) | Error::Login(failed) | Error::NoFit(failed) => &failed.tried,
             Error::CheckoutTimeout(exhausted) => &exhausted.failures,
             Error::AfterConnect(failed) => failed.hosts_tried(),
+            Error::CircuitOpen { last_error, .. } => last_error.hosts_tried(),
             _ => &[],
         }
     }

@@ -14,7 +14,7 @@ mod pool;
 mod transaction;
 pub mod world;
 
-pub use cluster::{Cluster, ClusterConnection};
+pub use cluster::{BreakerStatus, Cluster, ClusterConnection};
 pub use config::Config;
 pub use error::{CommitUnknown, ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
 pub use health::{CircuitOpen, ConnectionHealth, Guarded};

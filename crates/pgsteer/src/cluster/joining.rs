@@ -21,8 +21,8 @@ pub(super) fn check(cluster: &Settings, pool: &Settings) -> Result<(), ConfigErr
         }),
     };
     macro_rules! same {
-        ($($field:ident as $name:literal),* $(,)?) => {
-            $(differs($name, cluster.$field == pool.$field, format!("{:?}", pool.$field))?;)*
+        ($($($field:ident).+ as $name:literal),* $(,)?) => {
+            $(differs($name, cluster.$($field).+ == pool.$($field).+, format!("{:?}", pool.$($field).+))?;)*
         };
     }
     differs("hosts", cluster.hosts == pool.hosts, hosts.join(","))?;
@@ -59,6 +59,10 @@ pub(super) fn check(cluster: &Settings, pool: &Settings) -> Result<(), ConfigErr
         failed_host_delay as "failed_host_reconnect_delay_secs",
         failed_host_max_delay as "failed_host_max_delay_secs",
         drain_stale_addresses as "drain_stale_addresses",
+        breaker.threshold as "breaker_threshold",
+        breaker.base as "breaker_base",
+        breaker.cap as "breaker_cap",
+        breaker.jitter as "breaker_jitter",
     );
     let mode = format!("{:?}", pool.tls.mode);
     differs("sslmode", cluster.tls.mode == pool.tls.mode, mode)?;

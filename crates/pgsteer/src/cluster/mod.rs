@@ -2,6 +2,7 @@
 //! gives it what happened. The state sits behind a plain lock that is never held across an await, so a pick or a
 //! snapshot answers at once even while connects hang.
 
+mod breaker;
 mod connection;
 mod joining;
 mod lookout;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 
 use pgsteer_core::hosts::Snapshot;
 
+pub(crate) use breaker::LastError;
 pub use connection::ClusterConnection;
 pub(crate) use membership::Membership;
 pub(crate) use reservation::Counted;
@@ -37,6 +39,9 @@ use membership::MadeBy;
 /// probes them at each refresh. It stops when the last clone and the last pool on it are dropped; connections opened
 /// through it live on. One that a [`Pool`](crate::Pool) made for itself stops with the last pool on it.
 ///
+/// When [`breaker_threshold`](Config::breaker_threshold) passes over the hosts in a row have met no host that answered,
+/// nothing is dialled any more but one pass a window, by whoever asks first when the window is over.
+///
 /// Several pools can share what one cluster knows: [`Pool::start_on`](crate::Pool::start_on).
 ///
 /// ```no_run
@@ -51,6 +56,9 @@ use membership::MadeBy;
 pub struct Cluster {
     handle: Arc<Handle>,
 }
+
+/// The circuit breaker of a cluster at one moment.
+pub type BreakerStatus = pgsteer_core::breaker::Status<LastError>;
 
 /// Stops the cluster's background work when the last [`Cluster`] goes.
 struct Handle {
@@ -122,10 +130,12 @@ impl Cluster {
     /// # Errors
     /// [`Error::NoFit`] when hosts answered and none is what `target_session_attrs` wants, as while a promotion is under
     /// way (a pool's checkouts wait then); [`Error::NoNode`] when the mode refuses; [`Error::Login`] when every host that answered refused the login;
-    /// [`Error::Connect`] with every host tried, its state and reason; [`Error::Closed`] after [`stop`](Self::stop).
+    /// [`Error::Connect`] with every host tried, its state and reason; [`Error::CircuitOpen`] at once while the cluster is
+    /// taken to be down; [`Error::Closed`] after [`stop`](Self::stop).
     ///
     /// # Cancel safety
-    /// Dropping the future closes the attempt under way and marks no host.
+    /// Dropping the future closes the attempt under way and marks no host. If it was the one that was to find out whether
+    /// the cluster is back, the next may do so after another window of the same length.
     pub async fn connect(&self) -> Result<ClusterConnection, Error> {
         let wanted = Wanted {
             target: self.shared().target(),
@@ -151,6 +161,11 @@ impl Cluster {
     /// `target_session_attrs` the cluster was started with. Never waits for the network.
     pub fn snapshot(&self) -> Snapshot {
         self.shared().snapshot(self.shared().target())
+    }
+
+    /// The cluster's circuit breaker now; `None` if `breaker_threshold` is 0.
+    pub fn breaker(&self) -> Option<BreakerStatus> {
+        self.shared().breaker_status()
     }
 
     /// Starts a refresh now: probes of the failed hosts that are due, and a discovery unless one is running. Returns

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use pgsteer_core::breaker::HostsMet;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, Fit, NoHost, Role, TargetSessionAttrs};
 use pgsteer_core::verdict::{Evidence, HostEffect, Stage, connect_failure};
@@ -26,6 +27,8 @@ pub(super) struct Pass {
     refused_login: Vec<(Reservation, String)>,
     /// Whether somebody waits for a connection and searches again if this comes to nothing.
     goes_on: bool,
+    /// What it comes to for the breaker.
+    met: HostsMet,
     /// Some host said what it is, and that is not what is wanted.
     unfit: bool,
     /// Connections to such hosts, to look out from if nothing fits.
@@ -46,10 +49,15 @@ impl Pass {
             begun: Vec::new(),
             tried: Vec::new(),
             refused_login: Vec::new(),
+            met: HostsMet::default(),
             unfit: false,
             not_ready: false,
             spare: None,
         }
+    }
+
+    pub(super) fn met(&self) -> HostsMet {
+        self.met
     }
 
     pub(super) fn begun(&self) -> &[HostKey] {
@@ -134,6 +142,7 @@ impl Pass {
     /// The host works and is not what is wanted.
     fn is_unfit(&mut self, reservation: Reservation, role: Role) {
         self.unfit = true;
+        self.met.answered();
         self.tried.push(HostTried {
             host: reservation.key().clone(),
             state: role_in_words(role, self.target),
@@ -147,6 +156,7 @@ impl Pass {
 
     fn failed(&mut self, reservation: Reservation, error: &DialError) {
         let effect = error.host_effect();
+        self.met.failed(effect);
         let reason = shortened(&error.to_string()).into_owned();
         self.tried.push(HostTried {
             host: reservation.key().clone(),
@@ -174,6 +184,7 @@ impl Pass {
     fn panicked(&mut self, reservation: Reservation) {
         let reason = "the resolver or dialler panicked";
         let effect = connect_failure(Stage::Connect, &Evidence::Panicked);
+        self.met.failed(effect);
         self.tried.push(HostTried {
             host: reservation.key().clone(),
             state: self.state_in_words(effect),
@@ -188,8 +199,8 @@ impl Pass {
         }
     }
 
-    /// Nothing is left to try. Reservations of refused logins lapse here, which marks no host.
-    pub(super) fn finish(mut self, no_host: NoHost) -> Result<Opened, SearchError> {
+    /// Nothing is left to try. Reservations of refused logins lapse with the pass, which marks no host.
+    pub(super) fn finish(&mut self, no_host: NoHost) -> Result<Opened, SearchError> {
         if let Some(spare) = self.spare.take() {
             self.close_lookouts();
             return Ok(spare);
@@ -237,11 +248,11 @@ impl Pass {
         self.tried.extend(left_out);
     }
 
-    fn connect_failed(self) -> ConnectFailed {
-        ConnectFailed {
-            tried: self.tried,
+    fn connect_failed(&mut self) -> Arc<ConnectFailed> {
+        Arc::new(ConnectFailed {
+            tried: std::mem::take(&mut self.tried),
             target: self.target,
-        }
+        })
     }
 
     fn state_in_words(&self, effect: HostEffect) -> &'static str {

@@ -45,12 +45,16 @@ async fn ask(shared: &Shared, targets: Vec<HostKey>) -> DiscoveryOutcome {
                 addresses,
                 oddities,
             } => {
+                shared.sign_of_life();
                 for oddity in oddities {
                     tracing::warn!(host = %target, "yb_servers() listed a server that makes no sense: {oddity}");
                 }
                 return DiscoveryOutcome::Rows { rows, addresses };
             }
-            dial::Discovered::NoFunction => return DiscoveryOutcome::NoFunction,
+            dial::Discovered::NoFunction => {
+                shared.sign_of_life();
+                return DiscoveryOutcome::NoFunction;
+            }
             dial::Discovered::Failed(reason) => reasons.push(format!("{target}: {reason}")),
         }
     }
@@ -88,6 +92,7 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
             };
             shared.heard(&key, &dialled);
             dialled.close_in_background();
+            shared.sign_of_life();
             Ok(answer)
         }
         Ok(Ok(Err(error))) => Err((error.host_effect(), shortened(&error.to_string()).into_owned())),

@@ -3,12 +3,14 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{HostOrder, LoadBalance, NoHost, Refused, Search, TargetSessionAttrs};
 
 use super::Shared;
+use super::breaker::{self, LastError};
 use super::pass::Pass;
 use super::race::{Attempt, Race};
 use super::reservation::{Counted, Reservation};
@@ -48,20 +50,25 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Why a search ended without a connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum SearchError {
     /// Hosts were tried, each failed for itself.
-    Hosts(ConnectFailed),
+    Hosts(Arc<ConnectFailed>),
     /// Every host that took the question refused the login: the credentials are wrong, not a host.
-    Login(ConnectFailed),
+    Login(Arc<ConnectFailed>),
     /// Some host answered, and none is what is wanted.
-    NoFit(ConnectFailed),
+    NoFit(Arc<ConnectFailed>),
     /// Some host is there and takes no connections yet, or no more, and no other will do.
-    NotReady(ConnectFailed),
+    NotReady(Arc<ConnectFailed>),
     /// The load-balance mode allows no host that works.
     Refused(Refused),
     /// There was no host to try.
     NoServer,
+    /// The cluster's breaker is open: nothing was dialled.
+    CircuitOpen {
+        retry_after: Duration,
+        last_error: LastError,
+    },
     /// The cluster has been stopped.
     Stopped,
 }
@@ -69,22 +76,43 @@ pub(crate) enum SearchError {
 impl From<SearchError> for Error {
     fn from(error: SearchError) -> Self {
         match error {
-            SearchError::Hosts(failed) | SearchError::NotReady(failed) => Error::Connect(Arc::new(failed)),
-            SearchError::Login(failed) => Error::Login(Arc::new(failed)),
-            SearchError::NoFit(failed) => Error::NoFit(Arc::new(failed)),
+            SearchError::Hosts(failed) | SearchError::NotReady(failed) => Error::Connect(failed),
+            SearchError::Login(failed) => Error::Login(failed),
+            SearchError::NoFit(failed) => Error::NoFit(failed),
             SearchError::Refused(refused) => Error::NoNode(refused),
             SearchError::NoServer => Error::NoServer,
+            SearchError::CircuitOpen {
+                retry_after,
+                last_error,
+            } => Error::CircuitOpen {
+                retry_after,
+                last_error,
+            },
             SearchError::Stopped => Error::Closed,
         }
     }
 }
 
 impl Shared {
-    /// Opens one connection, trying each suitable host once. Dropping the future closes what it has under way and marks
-    /// nothing.
+    /// Opens one connection, trying each suitable host once, if the breaker lets anybody dial. Dropping the future closes
+    /// what it has under way and marks nothing.
     pub(crate) async fn open(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Opened, SearchError> {
         self.wait_ready().await?;
+        // Held over the whole pass, so that one that is given up, or panics, gives it back.
+        let permit = self.admit()?;
         let mut pass = Pass::new(self.clone(), wanted);
+        let result = self.go_over_hosts(wanted, &mut pass).await;
+        if let Some(permit) = permit {
+            breaker::settle(permit, pass.met(), &result);
+        }
+        result
+    }
+
+    async fn go_over_hosts(
+        self: &Arc<Self>,
+        wanted: Wanted<'_>,
+        pass: &mut Pass,
+    ) -> Result<Opened, SearchError> {
         let mut race = Race::new(self.race_delay());
         loop {
             if race.has_room() {
@@ -147,7 +175,7 @@ impl Shared {
     }
 
     /// Hosts are dialled side by side only where their order says which of two that work is wanted.
-    fn race_delay(&self) -> Option<std::time::Duration> {
+    fn race_delay(&self) -> Option<Duration> {
         let settings = &self.settings;
         let ordered =
             settings.load_balance == LoadBalance::Off && settings.load_balance_hosts == HostOrder::Listed;

@@ -5,17 +5,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use pgsteer_core::breaker::{Breaker, Permit, State};
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot, TargetSessionAttrs};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use super::BreakerStatus;
+use super::breaker::{self, LastError};
 use super::lookout::Lookout;
 use super::membership::{MadeBy, Members};
 use super::search::SearchError;
 use crate::config::{ConfigError, Settings};
 use crate::dial::{Ask, Dialler};
+use crate::error::Error;
 use crate::world::World;
 
 /// Quiet time after which a host's run of failures is over, for the log.
@@ -24,6 +28,7 @@ const LOG_WINDOW: Duration = Duration::from_secs(60);
 /// One cluster, shared by its handles, its background tasks and the connections opened through it.
 pub(crate) struct Shared {
     state: Mutex<ClusterState>,
+    breaker: Option<Breaker<LastError>>,
     pub(super) dialler: Dialler,
     pub(super) settings: Arc<Settings>,
     pub(super) members: Members,
@@ -77,7 +82,13 @@ impl Shared {
         };
         let mut state = ClusterState::new(options, settings.hosts.clone(), now());
         state.watch_roles(settings.target_session_attrs.asks());
-        let shared = Arc::new_cyclic(|this| Shared {
+        // Made inside, where its way to the cluster is known; judged with the rest of the settings before.
+        let mut refused = None;
+        let shared = Arc::new_cyclic(|this: &Weak<Shared>| Shared {
+            breaker: breaker::new(&settings, world.clone(), this.clone()).unwrap_or_else(|error| {
+                refused = Some(error);
+                None
+            }),
             state: Mutex::new(state),
             dialler,
             settings,
@@ -91,6 +102,9 @@ impl Shared {
             tasks: Mutex::default(),
             this: this.clone(),
         });
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let timer = shared.runtime.spawn(run_timers(Arc::downgrade(&shared)));
         shared.tasks().timer = Some(timer.abort_handle());
         shared.with_state(|_, _| ());
@@ -157,9 +171,7 @@ impl Shared {
                     before.inspect(AbortHandle::abort);
                 }
             }
-            Action::Changed => {
-                self.changed.send_replace(());
-            }
+            Action::Changed => self.tell_changed(),
         }
     }
 
@@ -178,6 +190,52 @@ impl Shared {
     /// What is known now, as it matters for a target.
     pub(crate) fn snapshot(&self, target: TargetSessionAttrs) -> Snapshot {
         self.state().snapshot(target, now())
+    }
+
+    /// Wakes those who look at a snapshot.
+    pub(super) fn tell_changed(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// Leave for one pass over the hosts; `None` if nobody has to ask.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is to be dialled now.
+    pub(super) fn admit(&self) -> Result<Option<Permit<'_, LastError>>, SearchError> {
+        let permit = self.breaker.as_ref().map(Breaker::admit).transpose();
+        permit.map_err(|rejected| SearchError::CircuitOpen {
+            retry_after: rejected.retry_after,
+            last_error: rejected.last_error,
+        })
+    }
+
+    /// Something that is not gated has met a server that works.
+    pub(super) fn sign_of_life(&self) {
+        self.breaker.iter().for_each(Breaker::sign_of_life);
+    }
+
+    pub(crate) fn breaker_status(&self) -> Option<BreakerStatus> {
+        self.breaker.as_ref().map(Breaker::status)
+    }
+
+    /// How long nobody may dial; `None` if anybody may.
+    pub(crate) fn barred_for(&self) -> Option<Duration> {
+        self.breaker.as_ref().and_then(Breaker::retry_after)
+    }
+
+    /// The error of whoever asks for a connection now, if a window is not over.
+    pub(crate) fn circuit_open(&self) -> Option<Error> {
+        let breaker = self
+            .breaker
+            .as_ref()
+            .filter(|breaker| breaker.state() == State::Open)?;
+        let status = breaker.status();
+        let retry_after = status.retry_after.filter(|left| !left.is_zero())?;
+        Some(Error::CircuitOpen {
+            retry_after,
+            last_error: status.last_error?,
+        })
     }
 
     /// Wakes whenever something has changed that users of a snapshot look at.

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use pgsteer_core::breaker::BreakerOptions;
 use pgsteer_core::host::HostKey;
 
 use super::error::{REDACTED, shown};
@@ -18,6 +19,8 @@ pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 6
 const MOST_MILLIS: u128 = i32::MAX as u128;
 /// How long one attempt to connect may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest a breaker waits for its probe, which is the most it takes.
+const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most connections a pool can have.
 const MOST_CONNECTIONS: u32 = 65_535;
 
@@ -42,6 +45,7 @@ impl Config {
         let user = self.user_or_default()?;
         let database = self.database.clone().unwrap_or_else(|| user.clone());
         let hosts = self.seeds();
+        let hosts_count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let password = match &self.password {
             Password::File(file) => match file.password(&hosts, &database, &user)? {
                 Some(secret) => Password::Secret(secret),
@@ -76,6 +80,7 @@ impl Config {
             failed_host_delay: Duration::from_secs(self.failed_host_reconnect_delay_secs),
             failed_host_max_delay: self.failed_host_max_delay_secs.map(Duration::from_secs),
             drain_stale_addresses: self.drain_stale_addresses,
+            breaker: self.breaker(hosts_count),
             pool_size: self.pool_size,
             min_idle: self.min_idle.unwrap_or(self.pool_size),
             idle_timeout: self.idle_timeout,
@@ -110,6 +115,7 @@ impl Config {
         self.tls
             .judge(self.hosts.iter().flatten().any(HostSpec::is_socket))?;
         self.judge_cluster()?;
+        self.judge_breaker()?;
         self.judge_pool()
     }
 
@@ -173,6 +179,35 @@ impl Config {
                 let fits = delay > 0 && cap >= delay && Duration::from_secs(cap) <= LONGEST;
                 require(fits, "failed_host_max_delay_secs", cap)
             }
+        }
+    }
+
+    fn judge_breaker(&self) -> Result<(), ConfigError> {
+        let Err(bad) = self.breaker(1).check() else {
+            return Ok(());
+        };
+        let given = match bad.name {
+            "breaker_base" => duration::write(self.breaker_base),
+            "breaker_cap" => duration::write(self.breaker_cap),
+            _ => self.breaker_jitter.to_string(),
+        };
+        require(false, bad.name, given)
+    }
+
+    /// The breaker's numbers, unjudged. Its probe is one pass over the hosts, each within `connect_timeout`; one that has
+    /// taken a second longer than that is taken for lost.
+    fn breaker(&self, hosts: u32) -> BreakerOptions {
+        let pass = self
+            .connect_timeout
+            .unwrap_or(CONNECT_TIMEOUT)
+            .saturating_mul(hosts);
+        BreakerOptions {
+            threshold: self.breaker_threshold,
+            base: self.breaker_base,
+            cap: self.breaker_cap,
+            // Zero has a sign; without one it reads back from its text.
+            jitter: self.breaker_jitter + 0.0,
+            probe_lease: pass.saturating_add(Duration::from_secs(1)).min(LONGEST_LEASE),
         }
     }
 

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use pgsteer_core::breaker::BreakerOptions;
 use pgsteer_core::host::HostKey;
 
 use super::duration;
@@ -87,6 +88,15 @@ impl Description {
             failed_host_delay,
             failed_host_max_delay,
             drain_stale_addresses,
+            breaker:
+                BreakerOptions {
+                    threshold,
+                    base,
+                    cap,
+                    jitter,
+                    // Follows from others.
+                    probe_lease: _,
+                },
             pool_size,
             min_idle,
             idle_timeout,
@@ -191,6 +201,10 @@ impl Description {
                 failed_host_max_delay.map_or_else(|| text("none"), |cap| Value::Number(cap.as_secs())),
             ),
             ("drain_stale_addresses", Value::Flag(*drain_stale_addresses)),
+            ("breaker_threshold", Value::Number((*threshold).into())),
+            ("breaker_base", time(*base)),
+            ("breaker_cap", time(*cap)),
+            ("breaker_jitter", text(&jitter.to_string())),
             ("pool_size", Value::Number((*pool_size).into())),
             ("min_idle", Value::Number((*min_idle).into())),
             ("idle_timeout", time_or_none(*idle_timeout)),

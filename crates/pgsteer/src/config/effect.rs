@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use pgsteer_core::breaker::BreakerOptions;
+
 use super::check::CONNECT_TIMEOUT;
 use super::{Config, HostOrder, LoadBalance, SslMode};
 
@@ -40,6 +42,18 @@ impl Config {
             ("topology_keys", self.why_no_keys()),
             ("fallback_to_topology_keys_only", self.why_no_fallback()),
             ("failed_host_max_delay_secs", self.why_no_doubling()),
+            (
+                "breaker_base",
+                self.why_no_breaker(self.breaker_base != BreakerOptions::DEFAULT.base),
+            ),
+            (
+                "breaker_cap",
+                self.why_no_breaker(self.breaker_cap != BreakerOptions::DEFAULT.cap),
+            ),
+            (
+                "breaker_jitter",
+                self.why_no_breaker(self.breaker_jitter != BreakerOptions::DEFAULT.jitter),
+            ),
             ("idle_timeout", self.why_none_idle()),
             ("after_connect_timeout", self.why_no_hook()),
             ("cancel_on_timeout", self.why_no_timeout()),
@@ -128,6 +142,10 @@ impl Config {
         (self.failed_host_max_delay_secs == Some(self.failed_host_reconnect_delay_secs)).then_some(
             "it is equal to failed_host_reconnect_delay_secs, so the delay never doubles; make it greater, or leave it out",
         )
+    }
+
+    fn why_no_breaker(&self, changed: bool) -> Option<&'static str> {
+        (changed && self.breaker_threshold == 0).then_some("breaker_threshold is 0, so there is no breaker")
     }
 
     fn why_none_idle(&self) -> Option<&'static str> {

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use pgsteer_core::breaker::BadOption;
 use pgsteer_core::topology::TopologyKeyError;
 
 /// Stands in every output where a secret would be.
@@ -141,6 +142,12 @@ fn unknown_text(names: &[UnknownOption]) -> String {
         "unknown options"
     };
     format!("{noun} {}", listed.join(", "))
+}
+
+impl From<BadOption> for ConfigError {
+    fn from(BadOption { name, value, allowed }: BadOption) -> Self {
+        ConfigError::InvalidOption { name, value, allowed }
+    }
 }
 
 impl From<TopologyKeyError> for ConfigError {

@@ -29,6 +29,8 @@ mod tests;
 
 use std::time::Duration;
 
+use pgsteer_core::breaker::BreakerOptions;
+
 pub use describe::{Description, Value};
 pub use error::{ConfigError, UnknownOption};
 pub use hooks::HookError;
@@ -106,6 +108,10 @@ pub struct Config {
     failed_host_reconnect_delay_secs: u64,
     failed_host_max_delay_secs: Option<u64>,
     drain_stale_addresses: bool,
+    breaker_threshold: u32,
+    breaker_base: Duration,
+    breaker_cap: Duration,
+    breaker_jitter: f64,
     pool_size: u32,
     min_idle: Option<u32>,
     idle_timeout: Option<Duration>,
@@ -189,6 +195,10 @@ impl Config {
             failed_host_reconnect_delay_secs: 5,
             failed_host_max_delay_secs: None,
             drain_stale_addresses: true,
+            breaker_threshold: BreakerOptions::DEFAULT.threshold,
+            breaker_base: BreakerOptions::DEFAULT.base,
+            breaker_cap: BreakerOptions::DEFAULT.cap,
+            breaker_jitter: BreakerOptions::DEFAULT.jitter,
             pool_size: 10,
             min_idle: None,
             idle_timeout: None,

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use pgsteer_core::breaker::BreakerOptions;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{HostOrder, LoadBalance, TargetSessionAttrs};
 use pgsteer_core::topology::TopologyKeys;
@@ -62,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) failed_host_max_delay: Option<Duration>,
     /// Whether connections to an address that a configured name no longer has are moved away. Default on.
     pub(crate) drain_stale_addresses: bool,
+    /// When dialling is given up for a while. A threshold of 0 is never.
+    pub(crate) breaker: BreakerOptions,
 
     // the pool
     pub(crate) pool_size: u32,

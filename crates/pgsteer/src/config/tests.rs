@@ -84,6 +84,14 @@ const EFFECTS: &[Row] = &[
     ("drain_stale_addresses", "off", |config| {
         config.drain_stale_addresses(false)
     }),
+    ("breaker_threshold", "3", |config| config.breaker_threshold(3)),
+    ("breaker_base", "2s", |config| {
+        config.breaker_base(Duration::from_secs(2))
+    }),
+    ("breaker_cap", "30s", |config| {
+        config.breaker_cap(Duration::from_secs(30))
+    }),
+    ("breaker_jitter", "0.5", |config| config.breaker_jitter(0.5)),
     ("pool_size", "20", |config| config.pool_size(20)),
     ("min_idle", "3", |config| config.min_idle(3)),
     ("idle_timeout", "1min", |config| {

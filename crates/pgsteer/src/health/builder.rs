@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pgsteer_core::breaker::{BadOption, Breaker, BreakerOptions};
+use pgsteer_core::breaker::{Breaker, BreakerOptions};
 
 use super::{Closed, ConnectionHealth, Finding, Judge, Opened, Outside, judge};
 use crate::config::ConfigError;
@@ -101,7 +101,7 @@ impl Builder {
     /// [`ConfigError::InvalidOption`] for the first number out of its range, by the name `breaker_base`,
     /// `breaker_cap`, `breaker_jitter` or `breaker_probe_lease`.
     pub fn build(self) -> Result<ConnectionHealth, ConfigError> {
-        let breaker = Breaker::new(self.options, Box::new(self.outside)).map_err(refused)?;
+        let breaker = Breaker::new(self.options, Box::new(self.outside))?;
         Ok(ConnectionHealth::around(breaker, self.judge))
     }
 }
@@ -112,8 +112,4 @@ impl std::fmt::Debug for Builder {
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
-}
-
-fn refused(BadOption { name, value, allowed }: BadOption) -> ConfigError {
-    ConfigError::InvalidOption { name, value, allowed }
 }

@@ -31,7 +31,8 @@ pub enum Finding {
 ///
 /// | error | finding |
 /// |---|---|
-/// | no host could be connected to | [`Down`](Finding::Down), unless all that answered refused for a reason of the fifth row |
+/// | no host could be connected to | [`Down`](Finding::Down), unless all that answered refused for a reason of the sixth row |
+/// | the pool takes the database to be down | [`Down`](Finding::Down) |
 /// | an I/O error, a connection that was lost, a time limit that ran out | [`Down`](Finding::Down) |
 /// | the server ended the session (FATAL), or is starting up | [`Down`](Finding::Down) |
 /// | no connection came free, and none is open because hosts fail | [`Down`](Finding::Down) |
@@ -63,6 +64,8 @@ fn ours_says(error: &Error) -> Finding {
     match error {
         Error::Postgres(error) => drivers_says(error),
         Error::Connect(failed) => pass_says(&failed.tried),
+        // The pool has asked so lately that its word stands.
+        Error::CircuitOpen { .. } => Finding::Down,
         Error::Login(_) | Error::NoFit(_) => Finding::Refused,
         Error::ConnectionLost(_) => lost_says(error),
         Error::AfterConnect(failed) => match (&failed.failure, &failed.end) {

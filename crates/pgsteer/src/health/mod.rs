@@ -3,7 +3,8 @@
 //! A worker that polls a database which is down waits for a connect each time, and reports each failure. Behind a
 //! [`ConnectionHealth`] it learns at once, and without a connect, that the database is down and when asking again may
 //! help. The machine behind it is `pgsteer_core::breaker`; this module gives it a clock, judges errors by the table in
-//! `pgsteer_core::verdict`, and logs. A [`Pool`](crate::Pool) needs no such guard to be safe itself.
+//! `pgsteer_core::verdict`, and logs. A [`Pool`](crate::Pool) has a breaker of its own,
+//! over its dialling.
 
 mod builder;
 mod error;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pgsteer_core::pool::{Lease, Rejected, Take, Wait};
 
 use super::guard::{Conn, ConnRef};
-use super::inner::Inner;
+use super::inner::{Counters, Inner};
 use crate::error::Error;
 
 /// A checkout under way. Dropping it leaves the queue, or gives on what was granted in that instant.
@@ -51,6 +51,11 @@ impl Checkout<'_> {
     #[inline(never)]
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, Error>> {
         let mut joins = self.since.is_none();
+        if joins {
+            if let Some(error) = self.pool.turned_away() {
+                return Poll::Ready(Err(error));
+            }
+        }
         let since = *self.since.get_or_insert_with(super::now);
         let deadline = self.limit.and_then(|limit| since.checked_add(limit));
         loop {
@@ -75,7 +80,12 @@ impl Checkout<'_> {
                             self.pool.exhausted(super::now().saturating_duration_since(since))
                         }
                         Rejected::Closed => Error::Closed,
-                        Rejected::Failed(error) => error,
+                        Rejected::Failed(error) => {
+                            if matches!(error, Error::CircuitOpen { .. }) {
+                                Counters::add(&self.pool.counters.circuit_open);
+                            }
+                            error
+                        }
                     }));
                 }
             }

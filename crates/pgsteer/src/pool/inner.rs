@@ -128,6 +128,8 @@ pub(super) struct Inner {
     pub(super) reset_sql: Option<String>,
     /// Whether `on_return` has failed when it last ran.
     pub(super) on_return_fails: AtomicBool,
+    /// Whether the cluster's breaker lets nobody dial and no connection is open or being opened.
+    pub(super) circuit_open: AtomicBool,
     /// How many connections are open: idle, leased or settling.
     pub(super) live: watch::Sender<u32>,
     /// Set when the pool is shut down.
@@ -150,6 +152,7 @@ pub(super) struct Counters {
     pub(super) cancelled: AtomicU64,
     pub(super) cut: AtomicU64,
     pub(super) timeouts: AtomicU64,
+    pub(super) circuit_open: AtomicU64,
 }
 
 impl Counters {
@@ -171,6 +174,7 @@ impl Counters {
             cancelled: read(&self.cancelled),
             cut: read(&self.cut),
             timeouts: read(&self.timeouts),
+            circuit_open: read(&self.circuit_open),
         }
     }
 }
@@ -251,6 +255,7 @@ impl Inner {
                 .collect(),
             holders: self.holders.held(super::now(), |slot| self.leased_uses(slot)),
             last_ends: self.ends.last(super::now()),
+            breaker: self.cluster.breaker(),
             totals: self.counters.totals(),
         }
     }
@@ -351,9 +356,22 @@ impl Inner {
     /// A caller has joined the queue.
     pub(super) fn began_to_wait(&self, now: Instant) {
         self.holders.look_soon(now, |slot| self.leased_uses(slot));
-        if self.elastic || self.login_refused.load(Ordering::Relaxed) {
+        // The circuit may have opened between the look and the queue.
+        let told_at_once =
+            self.login_refused.load(Ordering::Relaxed) || self.circuit_open.load(Ordering::Acquire);
+        if self.elastic || told_at_once {
             self.nudge.notify_one();
         }
+    }
+
+    /// The error of a caller that would have to wait while nothing can come, because nothing may be dialled.
+    pub(super) fn turned_away(&self) -> Option<Error> {
+        if !self.circuit_open.load(Ordering::Acquire) || self.slots.is_closed() {
+            return None;
+        }
+        let error = self.cluster.shared().circuit_open()?;
+        Counters::add(&self.counters.circuit_open);
+        Some(error)
     }
 
     /// The use counter of a slot that somebody holds.

@@ -197,6 +197,7 @@ impl Pool {
             recycles: recycle::is_wanted(&settings),
             reset_sql: recycle::reset_sql(&settings),
             on_return_fails: AtomicBool::new(false),
+            circuit_open: AtomicBool::new(false),
             live: watch::Sender::new(0),
             drained: watch::Sender::new(false),
             closed: watch::Sender::new(false),
@@ -224,7 +225,8 @@ impl Pool {
     /// # Errors
     /// [`Error::CheckoutTimeout`], which names each host that does not fit or has failed; [`Error::Closed`]; and, when
     /// nothing can come because an open has failed in another way and no connection is open or opening, that open's
-    /// error at once.
+    /// error at once. [`Error::CircuitOpen`] at once while so many passes have failed that nothing is dialled, unless a
+    /// connection is out and may come back.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue; a connection granted in that instant goes to the next caller. Connects

@@ -223,6 +223,6 @@ pub(super) fn open_failure(error: &SearchError) -> OpenFailure {
         SearchError::NoFit(_) => OpenFailure::NoFit,
         SearchError::NotReady(_) => OpenFailure::NotReady,
         SearchError::Refused(_) | SearchError::NoServer => OpenFailure::Refused,
-        SearchError::Hosts(_) | SearchError::Stopped => OpenFailure::Hosts,
+        SearchError::Hosts(_) | SearchError::CircuitOpen { .. } | SearchError::Stopped => OpenFailure::Hosts,
     }
 }

@@ -7,6 +7,7 @@ use pgsteer_core::host::HostKey;
 
 use super::ends::LastEnd;
 use super::holders::Holder;
+use crate::cluster::BreakerStatus;
 
 /// A pool at one moment. The numbers are read one after the other, so under load they may not add up exactly.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Status {
     /// Why the newest connection that ended by itself did so, by host. Ends that the pool brought about are not among
     /// them.
     pub last_ends: BTreeMap<HostKey, LastEnd>,
+    /// The circuit breaker, which is that of all pools on the cluster; `None` if `breaker_threshold` is 0.
+    pub breaker: Option<BreakerStatus>,
     /// Counters since the pool started.
     pub totals: Totals,
 }
@@ -65,6 +68,8 @@ pub struct Totals {
     pub cut: u64,
     /// Checkouts that ran out of time.
     pub timeouts: u64,
+    /// Checkouts turned away at once because nothing was to be dialled.
+    pub circuit_open: u64,
 }
 
 /// What [`Pool::close`](super::Pool::close) left behind.

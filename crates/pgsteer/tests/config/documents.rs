@@ -86,6 +86,8 @@ fn a_document_is_read_by_the_names_and_texts_of_connection_strings() {
             json!({"topology_keys": "gcp.us-east1.*"}),
             &["topology_keys=gcp.us-east1.*:1"],
         ),
+        (json!({"breaker_jitter": 0.5}), &["breaker_jitter=0.5"]),
+        (json!({"breaker_jitter": 0}), &["breaker_jitter=0"]),
         (json!({"sslmode": "allow"}), &["sslmode=allow"]),
     ];
     for (document, expected) in rows {

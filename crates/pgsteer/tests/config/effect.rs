@@ -99,6 +99,16 @@ fn an_option_that_changes_nothing_is_told() {
             config().failed_host_max_delay_secs(5),
             &["failed_host_max_delay_secs"],
         ),
+        (
+            config()
+                .breaker_threshold(0)
+                .breaker_base(millis(1))
+                .breaker_cap(millis(2))
+                .breaker_jitter(0.0),
+            &["breaker_base", "breaker_cap", "breaker_jitter"],
+        ),
+        (config().breaker_threshold(0), &[]),
+        (config().breaker_base(millis(1)), &[]),
     ];
     for (config, expected) in rows {
         assert_eq!(told(&config), expected, "{config:?}");

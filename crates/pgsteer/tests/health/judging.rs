@@ -27,6 +27,15 @@ async fn login_error(login: Login) -> tokio_postgres::Error {
     connect(&sim, "a").await.expect_err("refused")
 }
 
+#[test]
+fn a_pool_that_takes_the_database_to_be_down_is_believed() {
+    let error = Error::CircuitOpen {
+        retry_after: SECOND,
+        last_error: std::sync::Arc::new(Error::NoServer),
+    };
+    assert_eq!(judge(&error), Finding::Down);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_sql_error_is_an_answer() {
     for sqlstate in [

@@ -15,6 +15,7 @@
 mod addresses;
 mod avoiding_failures;
 mod bounds;
+mod breaker;
 mod cancellation;
 mod cold_standby;
 mod dying;

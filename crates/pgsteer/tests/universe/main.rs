@@ -22,6 +22,7 @@ mod limits;
 mod load;
 mod log;
 mod login;
+mod outage;
 mod placement;
 mod plain;
 mod refusals;

@@ -72,6 +72,43 @@ impl Config {
         self
     }
 
+    /// How many passes over the hosts must fail in a row, each having met no host that answered, before nothing is
+    /// dialled any more but one pass a window. Default 5; 0 is never.
+    ///
+    /// While it is so, checkouts that no open connection can serve fail at once with
+    /// [`Error::CircuitOpen`](crate::Error::CircuitOpen). A pass in which any host answers, if only to refuse the login,
+    /// counts neither way, nor does one in which the load-balance mode left hosts out. A refresh that finds a server, and any
+    /// answer to the one pass, ends it early. All pools on a cluster share its breaker.
+    #[must_use]
+    pub fn breaker_threshold(mut self, passes: u32) -> Self {
+        self.breaker_threshold = passes;
+        self
+    }
+
+    /// How long nothing is dialled when the breaker opens; each window after a pass that failed is twice as long as the
+    /// one before. From 1 ms to [`breaker_cap`](Config::breaker_cap). Default 1 s.
+    #[must_use]
+    pub fn breaker_base(mut self, window: Duration) -> Self {
+        self.breaker_base = window;
+        self
+    }
+
+    /// What the breaker's windows grow to, before [`breaker_jitter`](Config::breaker_jitter). From
+    /// [`breaker_base`](Config::breaker_base) to 24 h. Default 60 s.
+    #[must_use]
+    pub fn breaker_cap(mut self, window: Duration) -> Self {
+        self.breaker_cap = window;
+        self
+    }
+
+    /// The most by which each window is longer, at random, as a share of itself; none is ever shorter. So that many
+    /// processes do not dial in step. From 0 to 1. Default 0.2.
+    #[must_use]
+    pub fn breaker_jitter(mut self, share: f64) -> Self {
+        self.breaker_jitter = share;
+        self
+    }
+
     /// Whether connections to an address that a configured name no longer resolves to are moved away, as those to a host
     /// that is no longer wanted. Default on. Looked at on each refresh.
     #[must_use]

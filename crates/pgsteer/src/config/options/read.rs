@@ -21,6 +21,13 @@ pub(in crate::config) fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.parse().ok()
 }
 
+/// Digits, possibly with a point and more digits: no sign, no exponent, no spaces.
+pub(super) fn decimal(text: &str) -> Option<f64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(whole) && digits(fraction)).then(|| text.parse().ok())?
+}
+
 pub(super) fn flag(text: &str) -> Option<bool> {
     let is = |word: &str| text.eq_ignore_ascii_case(word);
     match () {

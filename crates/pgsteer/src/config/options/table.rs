@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::read::{
-    addresses, file, flag, host_order, limit, load_balance, millis, number, or_none, roots, seconds,
+    addresses, decimal, file, flag, host_order, limit, load_balance, millis, number, or_none, roots, seconds,
     seconds_or_off, store, topology_keys,
 };
 use super::{OptionRule, Set};
@@ -251,6 +251,30 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         aliases: &[],
         allowed: FLAG,
         set: Set::Plain(|config, text| store(&mut config.drain_stale_addresses, flag(text))),
+    },
+    OptionRule {
+        name: "breaker_threshold",
+        aliases: &[],
+        allowed: "a whole number from 0 (never) to 4294967295",
+        set: Set::Plain(|config, text| store(&mut config.breaker_threshold, number(text))),
+    },
+    OptionRule {
+        name: "breaker_base",
+        aliases: &[],
+        allowed: "a duration from 1ms to breaker_cap",
+        set: Set::Plain(|config, text| store(&mut config.breaker_base, millis(text))),
+    },
+    OptionRule {
+        name: "breaker_cap",
+        aliases: &[],
+        allowed: "a duration from breaker_base, and at least 1ms, to 24h",
+        set: Set::Plain(|config, text| store(&mut config.breaker_cap, millis(text))),
+    },
+    OptionRule {
+        name: "breaker_jitter",
+        aliases: &[],
+        allowed: "a number from 0 to 1, such as 0.2",
+        set: Set::Plain(|config, text| store(&mut config.breaker_jitter, decimal(text))),
     },
     OptionRule {
         name: "pool_size",

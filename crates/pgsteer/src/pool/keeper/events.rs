@@ -91,13 +91,23 @@ impl Keeper {
             return;
         }
         self.kept(slot).opener = None;
+        if let SearchError::CircuitOpen { retry_after, .. } = error {
+            return self.report(|planner, _, now| planner.open_barred(slot, retry_after, now));
+        }
         Counters::add(&self.pool.counters.open_failures);
         let failure = opener::open_failure(&error);
         self.pool
             .login_refused
             .store(failure == OpenFailure::Login && self.live == 0, Ordering::Relaxed);
         *self.pool.last_failure() = Some((now(), Error::from(error)));
-        self.report(|planner, pool, now| planner.open_failed(slot, failure, pool, now));
+        let barred_for = self.pool.cluster.shared().barred_for();
+        self.report(|planner, pool, now| {
+            planner.open_failed(slot, failure, pool, now)?;
+            if let Some(rest) = barred_for {
+                planner.bar(rest, now);
+            }
+            Ok(())
+        });
     }
 
     /// A host took the login, so that nobody has to be told of wrong credentials any more.

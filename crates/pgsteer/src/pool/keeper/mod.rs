@@ -81,6 +81,7 @@ impl Keeper {
                 () = sleep_until(wake) => {}
             }
             self.on_time(now());
+            self.judge_circuit();
         }
         // Guards still out at a cut come back here, so that nothing is leaked before the last of them.
         self.messages.close();
@@ -105,7 +106,24 @@ impl Keeper {
     /// Something has changed that decides where connections may be: a role, an address, a host that is back.
     fn cluster_changed(&mut self) {
         let snapshot = self.pool.snapshot();
-        self.plan(|planner, pool, now| planner.cluster_changed(&snapshot, pool, now));
+        let may_dial = self.pool.cluster.shared().barred_for().is_none();
+        self.plan(|planner, pool, now| {
+            planner.cluster_changed(&snapshot, pool, now);
+            if may_dial {
+                planner.unbar(pool, now);
+            }
+        });
+    }
+
+    /// While nothing may be dialled and no connection is open, nothing comes before the breaker's window is over: whoever
+    /// waits is told so, and whoever comes now need not even begin to wait.
+    fn judge_circuit(&self) {
+        let is_down = !self.closing && !self.pool.planner().can_serve();
+        let error = self.pool.cluster.shared().circuit_open().filter(|_| is_down);
+        self.pool.circuit_open.store(error.is_some(), Ordering::Release);
+        if let Some(error) = error {
+            self.pool.slots.fail_waiters(&error);
+        }
     }
 
     /// A waiter has come whose deadline is earlier than any known, or that may make the pool grow.

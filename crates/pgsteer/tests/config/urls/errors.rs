@@ -316,6 +316,16 @@ pub(super) const ERRORS: &[Bad] = &[
         "postgresql://?checkout_timeout=infinity",
         "invalid checkout_timeout=infinity",
     ),
+    (
+        "postgresql://?breaker_threshold=-1",
+        "invalid breaker_threshold=-1",
+    ),
+    ("postgresql://?breaker_base=0", "invalid breaker_base=0ms"),
+    ("postgresql://?breaker_base=2min", "invalid breaker_base=2min"),
+    ("postgresql://?breaker_cap=2d", "invalid breaker_cap=2d"),
+    ("postgresql://?breaker_jitter=1.1", "invalid breaker_jitter=1.1"),
+    ("postgresql://?breaker_jitter=1e-1", "invalid breaker_jitter=1e-1"),
+    ("postgresql://?breaker_jitter=.5", "invalid breaker_jitter=.5"),
     ("postgresql://?max_dials=0", "invalid max_dials=0"),
     (
         "postgresql://?after_connect_timeout=0",

@@ -130,6 +130,17 @@ pub(super) const VALUES: &[Good] = &[
         &[("checkout_timeout", "none")],
     ),
     ("postgresql://?checkout_timeout=0", &[("checkout_timeout", "0ms")]),
+    ("postgresql://?breaker_threshold=0", &[("breaker_threshold", "0")]),
+    (
+        "postgresql://?breaker_base=10&breaker_cap=2s&breaker_jitter=0.25",
+        &[
+            ("breaker_base", "10ms"),
+            ("breaker_cap", "2s"),
+            ("breaker_jitter", "0.25"),
+        ],
+    ),
+    ("postgresql://?breaker_jitter=0.0", &[("breaker_jitter", "0")]),
+    ("postgresql://?breaker_jitter=1", &[("breaker_jitter", "1")]),
     ("postgresql://?max_dials=1", &[("max_dials", "1")]),
     (
         "postgresql://?after_connect_timeout=90s",

@@ -84,7 +84,7 @@ async fn work(pool: Pool, target: TargetSessionAttrs, sim: Sim, past: Arc<Past>,
         assert!(took <= limit + millis(3), "{limit:?} became {took:?}");
         let conn = match result {
             Ok(conn) => conn,
-            Err(Error::CheckoutTimeout(_) | Error::Connect(_)) => continue,
+            Err(Error::CheckoutTimeout(_) | Error::Connect(_) | Error::CircuitOpen { .. }) => continue,
             Err(other) => panic!("{target}: {other:?}"),
         };
         let host = Conn::host(&conn).name().to_owned();

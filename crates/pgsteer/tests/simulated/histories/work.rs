@@ -43,7 +43,13 @@ async fn one(pool: &Pool, ledger: &Arc<Ledger>, random: &mut fastrand::Rng) {
     );
     let conn = match result {
         Ok(conn) => conn,
-        Err(Error::CheckoutTimeout(_) | Error::Connect(_) | Error::NoNode(_) | Error::NoServer) => return,
+        Err(
+            Error::CheckoutTimeout(_)
+            | Error::Connect(_)
+            | Error::CircuitOpen { .. }
+            | Error::NoNode(_)
+            | Error::NoServer,
+        ) => return,
         Err(other) => panic!("a checkout failed with {other:?}"),
     };
     is_as_new(&conn, random).await;

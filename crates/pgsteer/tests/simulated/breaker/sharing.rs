@@ -1,0 +1,54 @@
+//! Pools on one cluster share its breaker.
+
+use pgsteer::config::{ConfigError, TargetSessionAttrs};
+use pgsteer::health::State;
+use pgsteer::{Error, Pool};
+
+use super::{breaker, exact, servers, start_again, stop, turned_away};
+use crate::rig::*;
+
+#[tokio::test(start_paused = true)]
+async fn pools_on_one_cluster_dial_one_pass_a_window_between_them() {
+    let sim = servers(&["a"]);
+    let writes = full(&sim, exact(&["a"]).pool_size(2)).await;
+    let reads = writes.with_target(TargetSessionAttrs::PreferStandby).unwrap();
+    reads.ready(2, seconds(5)).await.unwrap();
+    stop(&sim.server("a"));
+    until("it opens", || breaker(&writes).state == State::Open).await;
+    pass(millis(10)).await;
+    let (dialled, trips) = (attempts(&sim, "a"), breaker(&writes).trips);
+    for pool in [&writes, &reads] {
+        turned_away(pool.get().await.unwrap_err());
+    }
+    pass(seconds(40)).await;
+    let now = breaker(&reads);
+    assert_eq!(now.trips, breaker(&writes).trips);
+    assert!(now.trips > 4, "{now:?}");
+    assert_eq!(attempts(&sim, "a") - dialled, u64::from(now.trips - trips));
+    start_again(&sim.server("a"));
+    until("both are served", || {
+        writes.status().idle == 2 && reads.status().idle == 2
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_the_breaker_is_the_clusters() {
+    let sim = servers(&["a"]);
+    let cluster = cluster(&sim, exact(&["a"])).await;
+    let rows = [
+        (exact(&["a"]).breaker_threshold(4), "breaker_threshold"),
+        (exact(&["a"]).breaker_base(millis(1)), "breaker_base"),
+        (exact(&["a"]).breaker_cap(seconds(2)), "breaker_cap"),
+        (exact(&["a"]).breaker_jitter(0.5), "breaker_jitter"),
+    ];
+    for (config, option) in rows {
+        let Err(Error::Config(error)) = Pool::start_on(&cluster, config) else {
+            panic!("{option} differs")
+        };
+        assert!(
+            matches!(*error, ConfigError::InvalidOption { name, .. } if name == option),
+            "{error}"
+        );
+    }
+}
