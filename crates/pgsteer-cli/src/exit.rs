@@ -74,7 +74,9 @@ impl From<io::Error> for Failure {
 pub fn hint(error: &Error) -> Option<&'static str> {
     match error {
         Error::Login(_) => Some("check the user, the password and the name of the database"),
-        Error::Connect(_) | Error::NoServer => Some("check that the servers run, and their names and ports"),
+        Error::Connect(_) | Error::CircuitOpen { .. } | Error::NoServer => {
+            Some("check that the servers run, and their names and ports")
+        }
         Error::NoNode(_) => {
             Some("the load balancing options rule out every server that is up; `pgsteer topology` shows them")
         }

@@ -16,6 +16,7 @@ pub fn class(error: &Error) -> String {
         Error::NoNode(_) => "no_node".to_owned(),
         Error::NoFit(_) => "no_fit".to_owned(),
         Error::AfterConnect(_) => "after_connect".to_owned(),
+        Error::CircuitOpen { .. } => "circuit_open".to_owned(),
         Error::NoServer => "no_server".to_owned(),
         Error::Closed => "pool_closed".to_owned(),
         Error::ConnectionLost(_) => CONNECTION_LOST.to_owned(),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 pub mod arguments;
 pub mod bench;
+pub mod breaker;
 pub mod demo;
 pub mod exit;
 pub mod faults;

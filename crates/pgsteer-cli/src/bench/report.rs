@@ -8,6 +8,7 @@ use pgsteer::Status;
 use serde::Serialize;
 
 use super::outage_report::OutageFigures;
+use crate::breaker::BreakerFigures;
 use crate::latency::{Percentiles, Tally};
 
 /// Figures of one stretch of time.
@@ -53,6 +54,8 @@ struct PoolFigures {
     settling: u32,
     closing: u32,
     waiting: u32,
+    /// Where the circuit breaker stands; `null` if it is off.
+    breaker: Option<BreakerFigures>,
     totals: PoolTotals,
 }
 
@@ -68,6 +71,7 @@ struct PoolTotals {
     cancelled: u64,
     cut: u64,
     timeouts: u64,
+    circuit_open: u64,
 }
 
 impl Report {
@@ -130,6 +134,7 @@ impl PoolFigures {
             settling: status.settling,
             closing: status.closing,
             waiting: status.waiting,
+            breaker: status.breaker.as_ref().map(BreakerFigures::of),
             totals: PoolTotals {
                 opened: totals.opened,
                 open_failures: totals.open_failures,
@@ -140,6 +145,7 @@ impl PoolFigures {
                 cancelled: totals.cancelled,
                 cut: totals.cut,
                 timeouts: totals.timeouts,
+                circuit_open: totals.circuit_open,
             },
         }
     }

@@ -95,7 +95,12 @@ async fn look(
     let servers = hosts(cluster);
     let probes = probe::all(config, &servers).await;
     let refused = walk(cluster, held, servers.len()).await;
-    Ok(Look::new(&cluster.snapshot(), &probes, refused))
+    Ok(Look::new(
+        &cluster.snapshot(),
+        cluster.breaker().as_ref(),
+        &probes,
+        refused,
+    ))
 }
 
 /// Every host there is: servers as discovery lists them, then configured hosts that are none of them.

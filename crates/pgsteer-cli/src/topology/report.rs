@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use pgsteer::{FailureKind, HostKey, NodeType, Placement, Snapshot};
+use pgsteer::{BreakerStatus, FailureKind, HostKey, NodeType, Placement, Snapshot};
 use serde::Serialize;
 
 use super::probe::Probe;
 use super::{Probes, Refusal};
+use crate::breaker::BreakerFigures;
 
 /// A cluster at one moment.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +20,8 @@ pub(super) struct Look {
     discovery_failure: Option<String>,
     /// Discovered servers in the order they were listed, then configured hosts that are none of them.
     pub(super) servers: Vec<ServerRow>,
+    /// The circuit breaker of the cluster, as far as this program has brought it; `null` if it is off.
+    breaker: Option<BreakerFigures>,
     /// Why no connection could be opened through the cluster, if so.
     refused: Option<String>,
     #[serde(skip)]
@@ -80,7 +83,12 @@ pub(super) struct FailureRow {
 }
 
 impl Look {
-    pub(super) fn new(snapshot: &Snapshot, probes: &Probes, refused: Option<Refusal>) -> Self {
+    pub(super) fn new(
+        snapshot: &Snapshot,
+        breaker: Option<&BreakerStatus>,
+        probes: &Probes,
+        refused: Option<Refusal>,
+    ) -> Self {
         let now = tokio::time::Instant::now().into_std();
         let mut servers: Vec<ServerRow> = Vec::new();
         for server in &snapshot.servers {
@@ -110,6 +118,7 @@ impl Look {
                 .as_ref()
                 .map(|(_, reason)| reason.clone()),
             servers,
+            breaker: breaker.map(BreakerFigures::of),
             hint: refused.as_ref().and_then(|refused| refused.hint),
             refused: refused.map(|refused| refused.reason),
         }

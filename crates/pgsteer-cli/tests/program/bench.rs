@@ -186,6 +186,33 @@ fn a_time_without_success_is_told_with_its_errors() {
 }
 
 #[test]
+fn an_open_breaker_is_in_the_figures_and_its_rejections_are_a_class_of_their_own() {
+    let cluster = Cluster::start(Sim::builder(1).server(ServerSpec::new("a")));
+    let mut going = Going::start(&[
+        "bench",
+        &cluster.url("a", "breaker_threshold=1&breaker_base=60s"),
+        "--tasks",
+        "4",
+        "--seconds",
+        "3",
+        "--warmup",
+        "0",
+        "--json",
+    ]);
+    let first = going.line().expect("a first second");
+    cluster.sim.server("a").kill(Death::Rst);
+    let run = going.end();
+
+    assert!(first.contains("\"state\":\"closed\""), "{first}");
+    let lines = json_lines(&run);
+    let total = lines.last().expect("a total");
+    assert_eq!(total["status"]["breaker"]["state"], json!("open"), "{total}");
+    assert!(total["errors"]["circuit_open"].as_u64() > Some(10), "{total}");
+    let turned_away = total["status"]["totals"]["circuit_open"].as_u64();
+    assert!(turned_away >= total["errors"]["circuit_open"].as_u64(), "{total}");
+}
+
+#[test]
 fn text_tells_of_the_longest_time_without_success() {
     let cluster = Cluster::start(Sim::builder(1).server(ServerSpec::new("a")));
 

@@ -40,6 +40,7 @@ fn json_tells_each_server_s_place_level_use_and_times() {
         (&json!(true), &json!(true))
     );
     assert_eq!(look["servers"].as_array().map(Vec::len), Some(3));
+    assert_eq!(look["breaker"]["state"], json!("closed"));
     let expected = [
         ("a", "us-east1-b", 1, true, false),
         ("b", "us-east1-c", 2, false, false),
@@ -149,7 +150,13 @@ fn without_any_server_it_fails_with_a_hint() {
     let run = run(&["topology", &url, "--json"]);
 
     assert_eq!(run.code, Some(1), "{run:?}");
-    assert_eq!(json_lines(&run).len(), 1, "{run:?}");
+    let looks = json_lines(&run);
+    assert_eq!(looks.len(), 1, "{run:?}");
+    let breaker = &looks[0]["breaker"];
+    assert_eq!(
+        (&breaker["state"], &breaker["streak"]),
+        (&json!("closed"), &json!(1))
+    );
     assert!(
         run.stderr.contains("hint: ") && run.stderr.contains("error: no server could be reached"),
         "{run:?}"
@@ -175,6 +182,50 @@ fn a_refused_login_names_the_credentials_and_keeps_the_password() {
         !(run.stdout + &run.stderr).contains("wr0ng"),
         "the password is repeated"
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn watch_tells_that_the_breaker_has_opened_and_why() {
+    let cluster = three_zones();
+    let mut going = Going::start(&[
+        "topology",
+        &cluster.url("b", "breaker_threshold=2"),
+        "--watch",
+        "--interval",
+        "0.05",
+        "--json",
+    ]);
+    going.line().expect("a first look");
+    for server in cluster.sim.servers() {
+        server.kill(Death::Rst);
+    }
+
+    let open = std::iter::from_fn(|| going.line())
+        .take(100)
+        .find(|look| look.contains("\"state\":\"open\""));
+    going.interrupt();
+    going.end();
+
+    let look: Value = serde_json::from_str(&open.expect("it opens")).expect("JSON");
+    let breaker = &look["breaker"];
+    assert_eq!(breaker["trips"], json!(1), "{breaker}");
+    assert!(breaker["retry_after_ms"].as_u64() <= Some(1200), "{breaker}");
+    assert!(
+        breaker["last_error"]
+            .as_str()
+            .is_some_and(|error| error.contains("refused")),
+        "{breaker}"
+    );
+}
+
+#[test]
+fn without_a_breaker_json_says_so() {
+    let cluster = three_zones();
+
+    let run = run(&["topology", &cluster.url("b", "breaker_threshold=0"), "--json"]);
+
+    assert_eq!(json_lines(&run)[0]["breaker"], Value::Null, "{run:?}");
 }
 
 #[cfg(unix)]
