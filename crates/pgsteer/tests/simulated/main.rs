@@ -26,6 +26,7 @@ mod histories;
 mod holding;
 mod hooks;
 mod hooks_before_checkout;
+mod hooks_failing;
 mod hooks_on_return;
 mod log_lines;
 mod lookouts;
