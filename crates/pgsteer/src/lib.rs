@@ -24,8 +24,8 @@ pub use pgsteer_core::hosts::{
 };
 pub use pgsteer_core::topology::{Placement, TopologyKeys};
 pub use pool::{
-    Candidate, Closed, Conn, ConnRef, ConnectionEnd, EndCause, Get, GetRef, Holder, HookFailed, HookFailure,
-    LastEnd, Pool, Status, Totals, TransactionStatus,
+    Candidate, Closed, Conn, ConnRef, ConnectionEnd, EndCause, GenericClient, Get, GetRef, Holder,
+    HookFailed, HookFailure, LastEnd, Pool, Status, Totals, TransactionStatus,
 };
 pub use tokio_postgres;
 pub use transaction::{Attempt, AttemptEnd, TransactionOptions, Tx, TxClient};

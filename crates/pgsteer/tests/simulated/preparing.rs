@@ -2,7 +2,7 @@
 //! statements that it has lost.
 
 use pgsteer::config::LoadBalance;
-use pgsteer::{Config, Error, Pool};
+use pgsteer::{Config, Error, GenericClient, Pool};
 use pgsteer_sim::{Effect, Event, Script, Sim};
 
 use crate::rig::*;
@@ -117,6 +117,26 @@ async fn errors_of_other_kinds_cost_no_statement() {
     );
     ask(&pool, "SELECT 7::int").await.unwrap();
     assert_eq!(prepared(&sim).len(), 1);
+}
+
+/// A function of an application that is given any of them, spawned as such functions are.
+async fn twice(client: &impl GenericClient) -> Result<(i32, u64), Error> {
+    let statement = client.prepare_typed("SELECT 7::int", &[]).await?;
+    let row = client.query_one(&statement, &[]).await?;
+    client.batch_execute("SELECT 1").await?;
+    Ok((row.get(0), client.execute("SELECT 7::int", &[]).await?))
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_and_transactions_can_be_used_by_one_function() {
+    let (_sim, pool) = pool_of_one(one()).await;
+    let used = tokio::spawn(async move {
+        let owned = twice(&pool.get().await?).await?;
+        let borrowed = twice(&pool.get_ref().await?).await?;
+        let inside = pool.transaction(|tx| async move { twice(&tx).await }).await?;
+        Ok::<_, Error>([owned, borrowed, inside])
+    });
+    assert_eq!(used.await.unwrap().unwrap(), [(7, 1); 3]);
 }
 
 #[tokio::test(start_paused = true)]
