@@ -80,6 +80,9 @@ pub fn hint(error: &Error) -> Option<&'static str> {
         Error::NoNode(_) => {
             Some("the load balancing options rule out every server that is up; `pgsteer topology` shows them")
         }
+        Error::CheckoutTimeout(exhausted) if exhausted.nothing_fits.is_some() => Some(
+            "the servers answer, and none is what target_session_attrs asks for; `pgsteer topology` shows what each is",
+        ),
         Error::CheckoutTimeout(_) => Some(
             "the pool may be too small for the load, or servers too slow to connect; see checkout_timeout",
         ),

@@ -472,11 +472,12 @@ fn a_connection_that_will_do_is_kept_and_no_host_is_dialled_twice() {
     let mut rig = watching(listed(), &["p", "q", "s"], PreferStandby);
     rig.set("s", Behaviour::Is(Primary));
     assert_eq!(rig.open().as_deref(), Ok("p"));
-    assert_eq!(["p", "q", "s"].map(|host| rig.connects(host)), [1, 1, 1]);
+    // One for the connection, and one to ask for the timeline, since there are several primaries.
+    assert_eq!(["p", "q", "s"].map(|host| rig.connects(host)), [2, 2, 2]);
     assert_eq!(rig.open().as_deref(), Ok("p"));
     assert_eq!(
         ["p", "q", "s"].map(|host| rig.connects(host)),
-        [2, 1, 1],
+        [3, 2, 2],
         "what is known freshly is not asked"
     );
     rig.set("s", Behaviour::Is(Standby));
@@ -635,6 +636,19 @@ fn of_two_primaries_the_one_that_was_promoted_last_is_written_to_and_people_are_
         (rig.read_only().as_str(), rig.open().as_deref()),
         ("old", Ok("new"))
     );
+}
+
+/// Covers: F-17
+#[test]
+fn a_second_primary_that_somebody_comes_by_is_asked_for_its_timeline_without_waiting_for_a_refresh() {
+    let mut rig = watching(listed(), &["old", "new"], ReadWrite);
+    rig.timelines = [("old".to_owned(), 1), ("new".to_owned(), 2)].into();
+    assert_eq!(rig.open().as_deref(), Ok("old"));
+    let now = rig.now;
+    rig.cluster.role_seen(&key("new"), Primary, now);
+    rig.settle();
+    assert_eq!(rig.allowed(), "new");
+    assert_eq!(joined(&rig.snapshot().unfit), "old");
 }
 
 #[test]

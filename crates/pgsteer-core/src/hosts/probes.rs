@@ -166,7 +166,7 @@ impl ClusterState {
     }
 
     /// Asks the primaries for their timelines, each once until the next refresh, if there are several.
-    fn ask_rival_primaries(&mut self, now: Instant) {
+    pub(super) fn ask_rival_primaries(&mut self, now: Instant) {
         for place in self.rival_primaries() {
             let host = self.table.host(place);
             let asked = host.role.is_none_or(|known| known.timeline_asked);

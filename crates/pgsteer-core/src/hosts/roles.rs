@@ -148,6 +148,9 @@ impl ClusterState {
         if from.is_some() && self.watches_roles {
             self.refresh_early(now);
         }
+        if role.is_primary() {
+            self.ask_rival_primaries(now);
+        }
     }
 
     /// A host has said what it is, which holds for one of its addresses only.

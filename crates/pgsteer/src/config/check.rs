@@ -10,7 +10,7 @@ use std::time::Duration;
 use pgsteer_core::breaker::BreakerOptions;
 use pgsteer_core::host::HostKey;
 
-use super::error::{REDACTED, shown};
+use super::error::{REDACTED, holds_a_password, shown};
 use super::{Config, ConfigError, Family, HostSpec, Keepalives, Password, Settings, duration, options};
 
 /// The longest duration accepted anywhere, 100 years. It keeps sums of instants and durations far from overflow.
@@ -21,6 +21,9 @@ const MOST_MILLIS: u128 = i32::MAX as u128;
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest a breaker waits for its probe, which is the most it takes.
 const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is wrong with a text that sets a password.
+const NO_PASSWORD: &str = "text that sets no password: parameters are separated by & in URLs and by spaces in name=value \
+                           strings, not by semicolons or commas";
 /// The most connections a pool can have.
 const MOST_CONNECTIONS: u32 = 65_535;
 
@@ -143,6 +146,14 @@ impl Config {
         for (name, text) in texts {
             let text = text.map_or("", String::as_str);
             require(!text.contains('\0'), name, text)?;
+            // `-c my.password=…` is a setting of the server's
+            if holds_a_password(text) && (name != "options" || text.contains(';')) {
+                return Err(ConfigError::InvalidOption {
+                    name,
+                    value: shown(text).to_owned(),
+                    allowed: NO_PASSWORD,
+                });
+            }
         }
         match &self.password {
             Password::Secret(secret) => require(!secret.contains(&0), "password", REDACTED),

@@ -96,6 +96,10 @@ impl Config {
         let delay = self.connect_race_delay?;
         if self.has_one_host() {
             Some("there is only one host")
+        } else if self.load_balance.discovers() || self.load_balance_hosts == Some(HostOrder::Random) {
+            Some(
+                "hosts are dialled side by side only in their listed order: without load_balance, and with load_balance_hosts=disable",
+            )
         } else if delay >= self.connect_timeout.unwrap_or(CONNECT_TIMEOUT) {
             Some(
                 "it is not less than connect_timeout, so each host has been given up before the next is dialled",

@@ -17,11 +17,24 @@ pub(super) const NOT_SHOWN: &str = "text that may hold a secret (not shown)";
 /// A text as an error may repeat it. What looks like a connection string, or a part of one with credentials, is not
 /// repeated: people paste whole URLs into fields that take only a part.
 pub(super) fn shown(text: &str) -> &str {
-    if text.contains('@') || text.contains("://") {
+    if text.contains('@') || text.contains("://") || holds_a_password(text) {
         NOT_SHOWN
     } else {
         text
     }
+}
+
+/// Names under which drivers take passwords, in lower case.
+const PASSWORD_NAMES: [&str; 4] = ["password", "passwd", "pwd", "passfile"];
+
+/// Whether one of the text's parts sets a password: parts of a string that another driver would have taken apart at
+/// semicolons, commas or question marks end up in a single value here.
+pub(super) fn holds_a_password(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.split('=').rev().skip(1).any(|before| {
+        let name = before.trim_end();
+        PASSWORD_NAMES.iter().any(|known| name.ends_with(known))
+    })
 }
 
 /// What is wrong with a configuration. The first problem found, save that all unknown names are reported together and

@@ -141,10 +141,8 @@ fn an_option_that_has_an_effect_is_not_told() {
         config()
             .role_ttl(millis(1))
             .target_session_attrs(TargetSessionAttrs::Primary),
-        config()
-            .hosts(["a", "b"])
-            .load_balance_hosts(HostOrder::Random)
-            .connect_race_delay(millis(250)),
+        config().hosts(["a", "b"]).load_balance_hosts(HostOrder::Random),
+        config().hosts(["a", "b"]).connect_race_delay(millis(250)),
         config()
             .ssl_mode(SslMode::Prefer)
             .ssl_root_cert(Pem::File("ca.pem".into())),

@@ -120,6 +120,17 @@ fn no_error_repeats_a_password_however_the_string_is_broken() {
         format!("host=h oauth_client_secret={SECRET}"),
         format!("host=h scram_client_key={SECRET}"),
         format!("Host=h;Username=app;Password={SECRET}"),
+        // Separators of other drivers, by which a password ends up in the value before it.
+        format!("postgresql://h/db?sslmode=require;password={SECRET}"),
+        format!("postgresql://h/db?sslmode=require,Password={SECRET}"),
+        format!("postgresql://h/db?sslmode=require?password={SECRET}"),
+        format!("postgresql://h/db?user=u;password={SECRET}"),
+        format!("jdbc:postgresql://h/db?sslmode=require;password={SECRET}"),
+        format!("jdbc:yugabytedb://h/db;password={SECRET}"),
+        format!("host=h port=5432;password={SECRET}"),
+        format!("host=h connect_timeout=5;Pwd={SECRET}"),
+        format!("Options=x;Password={SECRET}"),
+        format!("application_name=x;Password={SECRET}"),
         format!("mysql://app:{SECRET}@h/db"),
         format!("app:{SECRET}@h"),
     ];

@@ -63,14 +63,17 @@ const ACCEPTED_WITH_TLS: &[Good] = &[
         "host=/tmp sslmode=require",
         &[("hosts", "/tmp:5432"), ("sslmode", "require")],
     ),
-    ("postgresql://?sslmode=verify-ca", &[("sslmode", "verify-ca")]),
+    (
+        "postgresql://?sslmode=verify-ca&sslrootcert=/ca.pem",
+        &[("sslmode", "verify-ca"), ("sslrootcert", "/ca.pem")],
+    ),
     ("sslmode=verify-full", &[("sslmode", "verify-full")]),
     // What `ssl=true` means is decided by the kind of string.
     ("postgresql://?ssl=true", &[("sslmode", "require")]),
     ("yugabytedb://?ssl=true", &[("sslmode", "require")]),
     (
-        "postgresql://?ssl=true&sslmode=verify-ca",
-        &[("sslmode", "verify-ca")],
+        "postgresql://?ssl=true&sslmode=verify-ca&sslrootcert=/ca.pem",
+        &[("sslmode", "verify-ca"), ("sslrootcert", "/ca.pem")],
     ),
     (
         "postgresql://?sslmode=verify-full&ssl=true",
@@ -172,10 +175,13 @@ const REFUSED: &[Bad] = &[
     ("sslrootcrt=ca.pem", "unknown sslrootcrt->sslrootcert"),
 ];
 
-const REFUSED_WITH_TLS: &[Bad] = &[(
-    "channel_binding=require sslmode=disable",
-    "invalid channel_binding=require",
-)];
+const REFUSED_WITH_TLS: &[Bad] = &[
+    (
+        "channel_binding=require sslmode=disable",
+        "invalid channel_binding=require",
+    ),
+    ("sslmode=verify-ca", "invalid sslmode=verify-ca"),
+];
 
 const REFUSED_WITHOUT_TLS: &[Bad] = &[
     ("postgresql://?sslmode=require", "later sslmode=require"),

@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 
 /// What such strings begin with. Not the password: what follows a semicolon may be a part of it.
-const FIRST_NAMES: [&str; 12] = [
+const FIRST_NAMES: [&str; 19] = [
     "host",
     "server",
     "port",
@@ -16,6 +16,13 @@ const FIRST_NAMES: [&str; 12] = [
     "uid",
     "ssl mode",
     "pooling",
+    "application name",
+    "maximum pool size",
+    "minimum pool size",
+    "target session attributes",
+    "timeout",
+    "command timeout",
+    "load balance hosts",
 ];
 
 /// Whether it is `name=value;name=value` or `name=value;`, beginning with a name that Npgsql's strings begin with.

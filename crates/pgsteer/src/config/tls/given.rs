@@ -77,6 +77,9 @@ impl TlsGiven {
         judge_file("sslkey", self.client_key.as_ref())?;
         self.judge_server_name()?;
         self.judge_build(mode, binding)?;
+        if self.roots.is_none() && mode == SslMode::VerifyCa && self.connector.is_none() {
+            return Err(invalid("sslmode", &mode.to_string(), CA_NEEDED));
+        }
         if binding && mode == SslMode::Disable {
             return Err(invalid("channel_binding", "require", BINDING_NEEDS));
         }
@@ -141,6 +144,8 @@ impl TlsGiven {
 }
 
 const WEAK_WITH_SYSTEM: &str = "verify-full only, because sslrootcert is system: every public name has a certificate that leads to those roots";
+const CA_NEEDED: &str = "verify-ca only with sslrootcert: against the operating system's roots any public name would pass; \
+                         write verify-full, or name the CA";
 const DIRECT_NEEDS: &str = "postgres, unless sslmode is require, verify-ca or verify-full: a direct handshake leaves no \
                             way to go on without TLS";
 const BINDING_NEEDS: &str =
