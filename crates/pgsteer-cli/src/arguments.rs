@@ -86,7 +86,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = TOPOLOGY_HELP)]
 pub struct TopologyArguments {
-    /// Connection string: postgresql://user@host:port/database?option=value, or yugabytedb://.
+    /// Connection string: postgresql://user@host:port/database?option=value, yugabytedb://, host=… user=…, or a JDBC URL.
     #[arg(value_name = "URL")]
     pub url: String,
     /// Look again and again until interrupted.
@@ -124,7 +124,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = BENCH_HELP)]
 pub struct BenchArguments {
-    /// Connection string: postgresql://user@host:port/database?option=value, or yugabytedb://.
+    /// Connection string: postgresql://user@host:port/database?option=value, yugabytedb://, host=… user=…, or a JDBC URL.
     #[arg(value_name = "URL")]
     pub url: String,
     /// Connections of the pool; overrides the connection string's pool_size.

@@ -349,6 +349,9 @@ pub fn leaves_commit_in_doubt(evidence: &Evidence<'_>) -> bool {
     unsure || classify(evidence) == Class::ConnectionLost
 }
 
+/// What a Greenplum standby coordinator refuses logins with.
+pub const COLD_STANDBY: &str = "57M02";
+
 /// Whether the code says that a function does not exist, by which discovery knows a server that is not YugabyteDB.
 pub fn is_undefined_function(sqlstate: &str) -> bool {
     sqlstate == "42883"

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, Fit, HostFailure, Refused, Role, RoleSeen, TargetSessionAttrs};
+use pgsteer_core::verdict::COLD_STANDBY;
 
 use crate::config::ConfigError;
 use crate::pool::{ConnectionEnd, HookFailed, HookFailure};
@@ -313,9 +314,6 @@ pub struct HostTried {
     /// How long the attempt took, or how long ago it was for a remembered failure.
     pub age: Duration,
 }
-
-/// What a Greenplum standby coordinator refuses logins with.
-const COLD_STANDBY: &str = "57M02";
 
 impl HostTried {
     /// A failure that the cluster remembers.

@@ -22,6 +22,8 @@ fn committed(sim: &Sim) -> bool {
 
 /// The server commits and dies, or dies before it commits: the caller cannot see which, and is told so.
 ///
+/// Covers: F-22
+///
 /// Covers: E-301
 #[tokio::test(start_paused = true)]
 async fn a_connection_lost_at_commit_leaves_the_outcome_unknown_and_is_not_run_again() {
