@@ -6,13 +6,35 @@ use crate::machine::{Machine, load};
 use crate::options::Options;
 use crate::table::{Table, number};
 
-/// What is measured by another command, on pages of their own.
-const FAILOVER: &str = "\
-## Failover
+/// What `failover` measured, on pages of their own, and what is said of it here.
+const RECORDED: [(&str, &str); 2] = [
+    (
+        "docs/failover-run.md",
+        "## Failover, seen by `pgsteer bench`\n\n32 tasks write, the primary is killed, a standby is promoted; \
+         [how it was done](failover-run.md), and [the same beside others](comparison.md).",
+    ),
+    (
+        "docs/outage-run.md",
+        "## An outage of every server, seen by `pgsteer bench --json`\n\n200 tasks read, all servers are stopped and \
+         started again a minute later; [how it was done](outage-run.md).",
+    ),
+];
 
-[A failover, seen by `pgsteer bench`](failover-run.md): 32 tasks write, the primary is killed, a standby is promoted.
-[Beside others](comparison.md): the same for pgsteer and its rivals.
-";
+/// The recorded runs as they stand on their pages, without what each was measured on, which those tell.
+fn recorded() -> String {
+    let mut text = String::new();
+    for (page, introduction) in RECORDED {
+        let page = std::fs::read_to_string(page).unwrap_or_default();
+        let measured = page
+            .split_once("<!-- measured: begin -->")
+            .and_then(|(_, rest)| rest.split_once("<!-- measured: end -->"));
+        let run = measured.and_then(|(measured, _)| measured.split_once("\n    pgsteer bench"));
+        if let Some((_, run)) = run {
+            text += &format!("\n{introduction}\n\n    pgsteer bench{run}");
+        }
+    }
+    text
+}
 
 pub struct Report {
     machine: Machine,
@@ -127,6 +149,6 @@ impl fmt::Display for Report {
         for (table, how_measured) in &self.tables {
             write!(f, "\n{table}\n{how_measured}\n")?;
         }
-        write!(f, "\n{FAILOVER}")
+        f.write_str(&recorded())
     }
 }

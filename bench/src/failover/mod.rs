@@ -7,6 +7,7 @@ mod contender;
 mod kinds;
 mod load;
 mod options;
+mod outage;
 mod pools;
 mod primary;
 mod program;
@@ -48,6 +49,7 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     };
     let mut page = on_what();
     match &options.program {
+        Some(program) if options.outage => page += &outage::record(program),
         Some(program) => page += &program::record(program),
         None => page += &run_scripts(&options),
     }

@@ -6,11 +6,12 @@ use super::primary::Scenario;
 
 pub const USAGE: &str = "\
 usage: pgsteer-bench failover [--scripts kill,freeze,switchover,servers] [--contenders NAME,…] [--out FILE]
-       pgsteer-bench failover --program FILE [--out FILE]
+       pgsteer-bench failover --program FILE [--outage] [--out FILE]
   --scripts     which scripts; all unless told otherwise
   --contenders  pgsteer, deadpool, deadpool-careful, bb8, bb8-random, bare, bare-random, yb; all unless told
                 otherwise
   --program     records `pgsteer bench`, run from this file, through a failover instead
+  --outage      records it through a time in which all servers are stopped
   --out         also writes what was measured into this file, between its lines `<!-- measured: begin -->` and
                 `<!-- measured: end -->`";
 
@@ -20,6 +21,7 @@ pub struct Options {
     pub servers: bool,
     pub contenders: Option<Vec<String>>,
     pub program: Option<PathBuf>,
+    pub outage: bool,
     pub out: Option<PathBuf>,
 }
 
@@ -30,6 +32,7 @@ impl Options {
             servers: true,
             contenders: None,
             program: None,
+            outage: false,
             out: None,
         };
         while let Some(argument) = arguments.next() {
@@ -44,6 +47,7 @@ impl Options {
                     options.contenders = Some(value()?.split(',').map(str::to_owned).collect());
                 }
                 "--program" => options.program = Some(value()?.into()),
+                "--outage" => options.outage = true,
                 "--out" => options.out = Some(value()?.into()),
                 _ => return Err(format!("there is no option {argument}")),
             }

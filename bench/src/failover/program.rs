@@ -1,11 +1,11 @@
 //! `pgsteer bench` writing to a primary that is killed: its own output, with what was done to the servers in between.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, sleep};
+use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, SystemTime};
 
 use pgsteer_testkit::{HaSet, USER};
@@ -43,19 +43,11 @@ pub fn record(program: &Path) -> String {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-    let output = child.stdout.take().expect("it is a pipe");
-    let reader = thread::spawn({
-        let lines = lines.clone();
-        move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                push(&lines, line);
-            }
-        }
-    });
+    let lines = Lines::default();
+    let reader = lines.read(child.stdout.take().expect("it is a pipe"));
     let note = |what: &str| {
         let at = clock();
-        push(&lines, format!("--- {at}  {what}"));
+        lines.push(format!("--- {at}  {what}"));
         at
     };
     // Its warm-up of a second is not printed.
@@ -74,7 +66,7 @@ pub fn record(program: &Path) -> String {
     reader.join().expect("it was read");
     assert!(status.success(), "pgsteer bench: {status}");
 
-    let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+    let lines = lines.take();
     let resumed = lines.iter().find_map(|line| resumed(line));
     let mut page = String::new();
     let shown = ["target_session_attrs=read-write", "connect_timeout=2"].join("&");
@@ -102,13 +94,33 @@ pub fn record(program: &Path) -> String {
     page
 }
 
-fn push(lines: &Mutex<Vec<String>>, line: String) {
-    eprintln!("{line}");
-    lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+/// What a program has written so far, with notes in between.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    pub fn push(&self, line: String) {
+        eprintln!("{line}");
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    /// Takes in every line of the output as it comes.
+    pub fn read(&self, output: impl Read + Send + 'static) -> JoinHandle<()> {
+        let lines = self.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                lines.push(line);
+            }
+        })
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The time of day, UTC, as `pgsteer bench` writes it.
-fn clock() -> String {
+pub fn clock() -> String {
     humantime::format_rfc3339_millis(SystemTime::now()).to_string()[11..23].to_owned()
 }
 
