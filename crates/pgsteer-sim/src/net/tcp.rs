@@ -79,7 +79,11 @@ async fn accept(cluster: Arc<Cluster>, server: Arc<str>, address: SocketAddr, li
         let (cluster, server) = (cluster.clone(), server.clone());
         tokio::spawn(async move {
             tokio::time::sleep(latency).await;
-            session::serve(&cluster, &server, Transport::Tcp(stream), accept);
+            // A server that was killed meanwhile takes the connection with it.
+            let verdict = cluster.with(&server, |state| Some(state.verdict()));
+            if matches!(verdict, Some(Verdict::Accepted(_))) {
+                session::serve(&cluster, &server, Transport::Tcp(stream), accept);
+            }
         });
     }
 }
