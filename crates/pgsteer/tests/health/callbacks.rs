@@ -32,6 +32,7 @@ impl Told {
 
 #[tokio::test(start_paused = true)]
 async fn each_window_and_each_end_of_an_outage_is_told_once() {
+    crate::log_lines::install();
     let told = Told::default();
     let health = told.listen(exact()).build().unwrap();
     fail(&health, 5).await;
@@ -55,6 +56,7 @@ async fn each_window_and_each_end_of_an_outage_is_told_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_callback_may_use_the_guard() {
+    crate::log_lines::install();
     let own: Arc<OnceLock<ConnectionHealth>> = Arc::default();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (within, saw) = (own.clone(), seen.clone());
@@ -74,6 +76,7 @@ async fn a_callback_may_use_the_guard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_callback_that_panics_takes_nobodys_result() {
+    crate::log_lines::install();
     let health = exact()
         .on_open(|_| panic!("a callback"))
         .on_close(|_| panic!("another"))

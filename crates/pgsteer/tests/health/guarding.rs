@@ -11,6 +11,7 @@ use crate::rig::{DOWN, Failure, MS, OTHER, SECOND, fail, guard, pass, rejected, 
 
 #[tokio::test(start_paused = true)]
 async fn the_value_of_the_work_passes_through() {
+    crate::log_lines::install();
     let health = ConnectionHealth::new();
     assert!(health.is_closed());
     let value = health.run_guarded(async { Ok::<_, Failure>("value") }).await;
@@ -19,6 +20,7 @@ async fn the_value_of_the_work_passes_through() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_of_the_work_pass_through_unchanged_the_one_that_opens_it_too() {
+    crate::log_lines::install();
     let health = guard();
     for _ in 0..5 {
         assert!(health.is_closed());
@@ -29,6 +31,7 @@ async fn errors_of_the_work_pass_through_unchanged_the_one_that_opens_it_too() {
 
 #[tokio::test(start_paused = true)]
 async fn while_open_work_is_dropped_without_being_begun() {
+    crate::log_lines::install();
     let health = tripped().await;
     let begun = AtomicUsize::new(0);
     for _ in 0..100 {
@@ -47,6 +50,7 @@ async fn while_open_work_is_dropped_without_being_begun() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rejection_says_when_to_come_back_and_what_was_wrong() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(300 * MS).await;
     let open = rejected(&health).await;
@@ -61,6 +65,7 @@ async fn a_rejection_says_when_to_come_back_and_what_was_wrong() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_as_long_as_told_is_let_through() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(250 * MS).await;
     pass(rejected(&health).await.retry_after).await;
@@ -71,6 +76,7 @@ async fn who_waits_as_long_as_told_is_let_through() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_that_are_not_the_databases_leave_it_closed() {
+    crate::log_lines::install();
     let health = guard();
     for _ in 0..10_000 {
         assert_eq!(run(&health, Err(OTHER)).await, Err(Guarded::Failed(OTHER)));
@@ -80,6 +86,7 @@ async fn errors_that_are_not_the_databases_leave_it_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_or_an_answer_ends_the_row_of_failures() {
+    crate::log_lines::install();
     let answer = Failure {
         finding: Finding::Answered,
         text: "syntax error",
@@ -95,6 +102,7 @@ async fn a_success_or_an_answer_ends_the_row_of_failures() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_neither_counts_nor_ends_the_row_of_failures() {
+    crate::log_lines::install();
     let refused = Failure {
         finding: Finding::Refused,
         text: "too many clients",
@@ -112,6 +120,7 @@ async fn a_refusal_neither_counts_nor_ends_the_row_of_failures() {
 
 #[tokio::test(start_paused = true)]
 async fn the_window_ends_on_the_millisecond_and_its_end_belongs_to_the_probe() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(999 * MS).await;
     rejected(&health).await;
@@ -121,6 +130,7 @@ async fn the_window_ends_on_the_millisecond_and_its_end_belongs_to_the_probe() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_fails_doubles_the_window() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     fail(&health, 1).await;
@@ -132,6 +142,7 @@ async fn a_probe_that_fails_doubles_the_window() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_began_before_the_trip_and_succeeds_after_it_does_not_close_it() {
+    crate::log_lines::install();
     let health = guard();
     let straggler = health.run_guarded(async {
         pass(500 * MS).await;
@@ -149,6 +160,7 @@ async fn work_that_began_before_the_trip_and_succeeds_after_it_does_not_close_it
 
 #[tokio::test(start_paused = true)]
 async fn asking_is_done_when_the_future_is_polled_and_not_when_it_is_made() {
+    crate::log_lines::install();
     let health = guard();
     let work = health.run_guarded(async { Ok::<u32, Failure>(1) });
     fail(&health, 5).await;
@@ -157,6 +169,7 @@ async fn asking_is_done_when_the_future_is_polled_and_not_when_it_is_made() {
 
 #[tokio::test(start_paused = true)]
 async fn clones_are_one_guard() {
+    crate::log_lines::install();
     let health = guard();
     let other = health.clone();
     fail(&health, 3).await;
@@ -166,6 +179,7 @@ async fn clones_are_one_guard() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sign_of_life_or_a_hand_closes_it_at_once() {
+    crate::log_lines::install();
     let met = tripped().await;
     met.sign_of_life();
     assert!(met.is_closed());
@@ -178,6 +192,7 @@ async fn a_sign_of_life_or_a_hand_closes_it_at_once() {
 /// Real threads: exactly one of those that come when the window ends is let through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_twenty_tasks_that_come_when_the_window_ends_one_runs() {
+    crate::log_lines::install();
     let health = crate::rig::exact().base(MS).build().unwrap();
     fail(&health, 5).await;
     pass(20 * MS).await;
@@ -216,6 +231,7 @@ async fn of_twenty_tasks_that_come_when_the_window_ends_one_runs() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_tasks_that_fail_ten_times_leave_it_open() {
+    crate::log_lines::install();
     let health = guard();
     let tasks: Vec<_> = (0..10)
         .map(|_| {
@@ -236,6 +252,7 @@ async fn ten_tasks_that_fail_ten_times_leave_it_open() {
 
 #[tokio::test(start_paused = true)]
 async fn both_kinds_of_error_are_found_by_looking_at_the_source() {
+    crate::log_lines::install();
     let health = tripped().await;
     let error: Box<dyn std::error::Error> = Box::new(run(&health, Ok(1)).await.unwrap_err());
     assert!(error.source().unwrap().is::<CircuitOpen>());
@@ -247,6 +264,7 @@ async fn both_kinds_of_error_are_found_by_looking_at_the_source() {
 
 #[tokio::test(start_paused = true)]
 async fn errors_that_are_no_error_types_are_judged_by_the_caller() {
+    crate::log_lines::install();
     let health = guard();
     for _ in 0..5 {
         let judged = health.run_guarded_by(async { Err::<(), _>("down") }, |text| {
@@ -275,6 +293,7 @@ impl std::error::Error for Within {
 
 #[tokio::test(start_paused = true)]
 async fn the_text_that_is_kept_names_the_cause() {
+    crate::log_lines::install();
     let health = ConnectionHealth::builder()
         .threshold(1)
         .judge(|_| Finding::Down)
@@ -289,6 +308,7 @@ async fn the_text_that_is_kept_names_the_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_megabyte_of_text_little_is_kept() {
+    crate::log_lines::install();
     let health = ConnectionHealth::builder().threshold(1).build().unwrap();
     let text = "x".repeat(1_000_000);
     let _ = health

@@ -29,6 +29,7 @@ async fn login_error(login: Login) -> tokio_postgres::Error {
 
 #[test]
 fn a_pool_that_takes_the_database_to_be_down_is_believed() {
+    crate::log_lines::install();
     let error = Error::CircuitOpen {
         retry_after: SECOND,
         last_error: std::sync::Arc::new(Error::NoServer),
@@ -38,6 +39,7 @@ fn a_pool_that_takes_the_database_to_be_down_is_believed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_sql_error_is_an_answer() {
+    crate::log_lines::install();
     for sqlstate in [
         "42601", "42P01", "23505", "40001", "40P01", "57014", "22P02", "XX000",
     ] {
@@ -50,6 +52,7 @@ async fn an_sql_error_is_an_answer() {
 /// A transaction that loses its commit, is aborted at it, has no time left, or is rolled back by its closure.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_transaction_says_what_the_server_did() {
+    crate::log_lines::install();
     let sim = sim();
     let pool = Pool::start_in(config().pool_size(1), sim.world()).unwrap();
     let tx = |effect: Option<Effect>, fails: bool| {
@@ -81,6 +84,7 @@ async fn the_end_of_a_transaction_says_what_the_server_did() {
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_ends_or_never_begins_says_that_the_database_is_down() {
+    crate::log_lines::install();
     // 08P01 is what a pooler says whose server is down
     for sqlstate in ["57P01", "57P02", "08P01", "XX000"] {
         let error = query_error(Effect::fatal(sqlstate)).await;
@@ -103,6 +107,7 @@ async fn a_session_that_ends_or_never_begins_says_that_the_database_is_down() {
 
 #[tokio::test]
 async fn a_connect_of_the_drivers_own_that_fails_says_so_too() {
+    crate::log_lines::install();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -116,6 +121,7 @@ async fn a_connect_of_the_drivers_own_that_fails_says_so_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_login_a_full_server_and_a_cold_standby_are_refusals() {
+    crate::log_lines::install();
     for sqlstate in ["28P01", "28000", "3D000", "42501", "53300", "53400", "57M02"] {
         let error = login_error(Login::fatal(sqlstate)).await;
         assert_eq!(judge(&error), Finding::Refused, "{sqlstate}");
@@ -124,12 +130,14 @@ async fn a_refused_login_a_full_server_and_a_cold_standby_are_refusals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_on_a_standby_is_a_refusal() {
+    crate::log_lines::install();
     let error = query_error(Effect::error("25006")).await;
     assert_eq!(judge(&error), Finding::Refused);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_driver_finds_wrong_with_values_and_rows_is_a_refusal() {
+    crate::log_lines::install();
     let sim = sim();
     let client = connect(&sim, "a").await.unwrap();
     let too_many = client.query("SELECT 1", &[&1_i32]).await.unwrap_err();
@@ -138,6 +146,7 @@ async fn what_the_driver_finds_wrong_with_values_and_rows_is_a_refusal() {
 
 #[tokio::test(start_paused = true)]
 async fn a_statement_that_cannot_even_be_sent_says_nothing() {
+    crate::log_lines::install();
     let sim = sim();
     let client = connect(&sim, "a").await.unwrap();
     let error = client.simple_query("SELECT \0").await.unwrap_err();
@@ -146,6 +155,7 @@ async fn a_statement_that_cannot_even_be_sent_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_that_ran_out_says_that_the_database_is_down() {
+    crate::log_lines::install();
     let limit = tokio::time::timeout(SECOND, std::future::pending::<()>()).await;
     assert_eq!(judge(&limit.unwrap_err()), Finding::Down);
 }
@@ -167,6 +177,7 @@ impl std::error::Error for Job {
 
 #[tokio::test(start_paused = true)]
 async fn a_databases_error_is_found_behind_the_applications_own() {
+    crate::log_lines::install();
     let fatal = Job(query_error(Effect::fatal("57P01")).await.into());
     assert_eq!(judge(&Job(fatal.into())), Finding::Down);
     let sql = Job(query_error(Effect::error("42601")).await.into());
@@ -175,6 +186,7 @@ async fn a_databases_error_is_found_behind_the_applications_own() {
 
 #[test]
 fn an_error_that_is_not_the_databases_says_nothing() {
+    crate::log_lines::install();
     let file = std::fs::File::open("/nowhere/at/all").unwrap_err();
     assert_eq!(judge(&file), Finding::Nothing);
     assert_eq!(judge(&Job("no such customer".into())), Finding::Nothing);
@@ -202,6 +214,7 @@ async fn pool_error(sim: &Sim, config: Config) -> Error {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_cannot_connect_says_that_the_database_is_down() {
+    crate::log_lines::install();
     for accept in [Accept::Refuse, Accept::Close, Accept::Hang] {
         let sim = sim();
         sim.server("a").set_accept(accept.clone());
@@ -216,6 +229,7 @@ async fn a_pool_that_cannot_connect_says_that_the_database_is_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_whose_login_is_refused_says_that_it_was_refused() {
+    crate::log_lines::install();
     let sim = Sim::builder(1)
         .server(ServerSpec::new("a"))
         .login(Auth::Cleartext, "app", "right")
@@ -227,6 +241,7 @@ async fn a_pool_whose_login_is_refused_says_that_it_was_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_whose_servers_are_full_or_cold_never_says_that_they_are_down() {
+    crate::log_lines::install();
     for sqlstate in ["53300", "57M02"] {
         let sim = sim();
         sim.server("a").set_login(Login::fatal(sqlstate));
@@ -237,6 +252,7 @@ async fn a_pool_whose_servers_are_full_or_cold_never_says_that_they_are_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pools_query_is_judged_as_the_drivers() {
+    crate::log_lines::install();
     let table = [
         (Effect::error("42P01"), Finding::Answered),
         (Effect::fatal("57P01"), Finding::Down),
@@ -252,6 +268,7 @@ async fn a_pools_query_is_judged_as_the_drivers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_others_have_used_up_says_nothing() {
+    crate::log_lines::install();
     let pool = Pool::start_in(config(), sim().world()).unwrap();
     let held = pool.get().await.unwrap();
     let error = pool.get().await.expect_err("it is used up");
@@ -263,6 +280,7 @@ async fn a_pool_that_others_have_used_up_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_pool_and_a_bad_configuration_say_nothing() {
+    crate::log_lines::install();
     let pool = Pool::start_in(config(), sim().world()).unwrap();
     pool.close(SECOND).await;
     let closed = pool.get().await.expect_err("it is closed");
@@ -273,6 +291,7 @@ async fn a_closed_pool_and_a_bad_configuration_say_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_judge_given_this_is_the_judge() {
+    crate::log_lines::install();
     let sim = sim();
     sim.server("a").set_accept(Accept::Refuse);
     // The pool's own breaker would open with the guard's and close at another time.

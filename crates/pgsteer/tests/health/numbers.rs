@@ -20,6 +20,7 @@ impl Draw for Always {
 
 #[tokio::test(start_paused = true)]
 async fn without_numbers_given_it_opens_at_five_failures_for_one_second_and_at_most_a_fifth_more() {
+    crate::log_lines::install();
     for _ in 0..100 {
         let health = ConnectionHealth::default();
         for failures in 0..5 {
@@ -35,6 +36,7 @@ async fn without_numbers_given_it_opens_at_five_failures_for_one_second_and_at_m
 
 #[tokio::test(start_paused = true)]
 async fn windows_double_up_to_the_cap() {
+    crate::log_lines::install();
     let health = exact().threshold(2).base(100 * MS).cap(300 * MS).build().unwrap();
     fail(&health, 2).await;
     for window in [100, 200, 300, 300] {
@@ -46,6 +48,7 @@ async fn windows_double_up_to_the_cap() {
 
 #[tokio::test(start_paused = true)]
 async fn jitter_comes_from_the_draws_given() {
+    crate::log_lines::install();
     let half = exact().jitter(0.5).draw(Always(1 << 63)).build().unwrap();
     fail(&half, 5).await;
     assert_eq!(half.retry_after(), Some(1_250 * MS));
@@ -56,6 +59,7 @@ async fn jitter_comes_from_the_draws_given() {
 
 #[tokio::test]
 async fn it_goes_by_the_clock_it_is_given() {
+    crate::log_lines::install();
     let started = Instant::now();
     let elapsed = Arc::new(AtomicU64::new(0));
     let hand = elapsed.clone();
@@ -72,6 +76,7 @@ async fn it_goes_by_the_clock_it_is_given() {
 
 #[test]
 fn it_needs_no_runtime() {
+    crate::log_lines::install();
     use futures_util::FutureExt;
     let health = exact().build().unwrap();
     for _ in 0..5 {
@@ -82,6 +87,7 @@ fn it_needs_no_runtime() {
 
 #[tokio::test(start_paused = true)]
 async fn a_threshold_of_zero_turns_it_off() {
+    crate::log_lines::install();
     let health = exact().threshold(0).build().unwrap();
     fail(&health, 1_000).await;
     assert!(health.is_closed());
@@ -89,6 +95,7 @@ async fn a_threshold_of_zero_turns_it_off() {
 
 #[test]
 fn a_number_out_of_its_range_is_refused_by_its_name_with_what_is_allowed() {
+    crate::log_lines::install();
     let table = [
         (
             exact().base(Duration::ZERO),

@@ -41,6 +41,7 @@ async fn poll(sim: Sim, health: ConnectionHealth, counts: Arc<Counts>) {
 
 #[tokio::test(start_paused = true)]
 async fn ten_minutes_without_the_database_cost_one_attempt_a_window_and_a_handful_of_log_lines() {
+    crate::log_lines::install();
     // With one subscriber alone, tracing asks whichever thread comes first whether anybody listens.
     let _another = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let lines = Lines::listen();

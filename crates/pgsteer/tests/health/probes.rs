@@ -22,6 +22,7 @@ async fn assert_tried_again(health: &pgsteer::ConnectionHealth) {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_runs_into_the_callers_time_limit_is_tried_again() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     let limited = tokio::time::timeout(10 * SECOND, health.run_guarded(pending::<Result<u32, Failure>>()));
@@ -31,6 +32,7 @@ async fn a_probe_that_runs_into_the_callers_time_limit_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_loses_a_select_is_tried_again() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     tokio::select! {
@@ -42,6 +44,7 @@ async fn a_probe_that_loses_a_select_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_task_is_aborted_is_tried_again() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     let probing = health.clone();
@@ -55,6 +58,7 @@ async fn a_probe_whose_task_is_aborted_is_tried_again() {
 
 #[test]
 fn a_probe_whose_runtime_is_shut_down_is_tried_again() {
+    crate::log_lines::install();
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -82,6 +86,7 @@ fn a_probe_whose_runtime_is_shut_down_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_panics_is_tried_again_and_its_panic_goes_on() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     let work = async {
@@ -102,6 +107,7 @@ async fn a_probe_that_panics_is_tried_again_and_its_panic_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_judge_that_panics_leaves_the_probe_given_up() {
+    crate::log_lines::install();
     let health = exact()
         .threshold(1)
         .judge(|error| match error.to_string().as_str() {
@@ -121,6 +127,7 @@ async fn a_judge_that_panics_leaves_the_probe_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_never_ends_is_replaced_when_its_lease_is_over_and_its_late_end_counts_nowhere() {
+    crate::log_lines::install();
     let ends: [Result<u32, Failure>; 3] = [Ok(1), Err(DOWN), Err(OTHER)];
     for end in ends {
         let health = exact().probe_lease(30 * SECOND).build().unwrap();
@@ -154,6 +161,7 @@ async fn a_probe_that_never_ends_is_replaced_when_its_lease_is_over_and_its_late
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_ends_with_another_error_is_tried_again() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     assert_eq!(run(&health, Err(OTHER)).await, Err(Guarded::Failed(OTHER)));
@@ -162,6 +170,7 @@ async fn a_probe_that_ends_with_another_error_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_is_answered_or_refused_closes_it() {
+    crate::log_lines::install();
     for finding in [Finding::Answered, Finding::Refused] {
         let health = tripped().await;
         pass(SECOND).await;
@@ -173,6 +182,7 @@ async fn a_probe_that_is_answered_or_refused_closes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn while_a_probe_is_on_its_way_it_is_neither_open_nor_closed() {
+    crate::log_lines::install();
     let health = tripped().await;
     pass(SECOND).await;
     let probe = health.run_guarded(async {
