@@ -118,14 +118,17 @@ fn row(report: &Value) -> String {
     let breaker = &status["breaker"];
     let errors = report["errors"].as_object().into_iter().flatten();
     let errors: Vec<String> = errors.map(|(class, count)| format!("{class}: {count}")).collect();
-    format!(
-        "{:>6} {:>8}  {:<9}  {:>6}  {:>13}  {:>11}  {}\n",
-        report["second"],
-        report["ops"],
+    // A JSON value does not pad itself to a width; its text does.
+    let text = |value: &Value| value.to_string();
+    let line = format!(
+        "{:>6} {:>8}  {:<9}  {:>6}  {:>13}  {:>11}  {}",
+        text(&report["second"]),
+        text(&report["ops"]),
         breaker["state"].as_str().unwrap_or("off"),
-        breaker["trips"],
-        status["totals"]["open_failures"],
-        status["totals"]["circuit_open"],
+        text(&breaker["trips"]),
+        text(&status["totals"]["open_failures"]),
+        text(&status["totals"]["circuit_open"]),
         errors.join(", ")
-    )
+    );
+    format!("{}\n", line.trim_end())
 }
