@@ -47,4 +47,13 @@ impl Conn {
     pub(crate) fn cut(conn: &Self) {
         conn.pool.tenant(conn.lease()).handle.abort();
     }
+
+    /// As [`cut`](Self::cut), and returns once the socket is closed: what has not been sent by then never will be.
+    ///
+    /// Cancel safe: it is cut all the same.
+    pub(crate) async fn cut_off(conn: &Self) {
+        let handle = &conn.pool.tenant(conn.lease()).handle;
+        handle.abort();
+        handle.ended().await;
+    }
 }

@@ -163,6 +163,11 @@ impl<'a> Running<'a> {
         let wire = Conn::wire(&conn);
         let (sent_before, ended_before) = (wire.queries_sent(), wire.said().ended);
         let answer = self.in_time(conn.batch_execute("COMMIT")).await;
+        if answer.is_none() || (matches!(answer, Some(Err(_))) && wire.queries_sent() == sent_before) {
+            // It may be on its way to the socket at this moment, on another thread: how far it came is known once that is
+            // closed.
+            Conn::cut_off(&conn).await;
+        }
         let committed = wire.last_tag().is_some_and(|tag| tag.as_str() == "COMMIT");
         match answer {
             Some(Ok(())) if !committed => {

@@ -9,6 +9,7 @@
 )]
 
 mod conflicts;
+mod in_time;
 mod killed;
 mod plain;
 mod rig;
