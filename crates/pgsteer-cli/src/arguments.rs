@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::echo::arguments::EchoArguments;
+use crate::load::arguments::LoadArguments;
+
 const EXAMPLES: &str = "\
 Examples:
   pgsteer demo
   pgsteer topology 'yugabytedb://app@yb-1,yb-2/app?load_balance=any'
   pgsteer bench 'postgresql://app@db1/app' --pool-size 16 --tasks 64 --seconds 30
   pgsteer url 'postgresql://app:secret@db1,db2/app?pool_size=20'
+  pgsteer echo --listen 127.0.0.1:9090
+  pgsteer load --target 127.0.0.1:8080 --clients 64 --seconds 10
 
 Exit codes: 0 good, 1 the work failed, 2 bad usage or a bad connection string.
 Data goes to standard output, everything else to standard error. RUST_LOG sets what is logged (default: warn).";
@@ -37,6 +42,10 @@ pub enum Command {
     Bench(BenchArguments),
     /// Show what a connection string means, as JSON, without its secrets.
     Url(UrlArguments),
+    /// Be a backend that sends every length-prefixed frame back, or fails to in a way that is asked for.
+    Echo(EchoArguments),
+    /// Send length-prefixed requests to a router or a backend, and account for every answer.
+    Load(LoadArguments),
 }
 
 const DEMO_HELP: &str = "\
@@ -171,17 +180,28 @@ pub struct UrlArguments {
 const MOST_SECONDS: f64 = 86_400.0;
 
 /// Seconds, possibly with a fraction.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=MOST_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("it takes seconds, from 0 to 86400".to_owned()),
     }
 }
 
-fn seconds_above_zero(text: &str) -> Result<Duration, String> {
+/// The same, but not none.
+pub(crate) fn seconds_above_zero(text: &str) -> Result<Duration, String> {
     match seconds(text) {
         Ok(time) if !time.is_zero() => Ok(time),
         _ => Err("it takes seconds, more than 0 and at most 86400".to_owned()),
+    }
+}
+
+/// Milliseconds, possibly with a fraction.
+pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(millis) if (0.0..=MOST_SECONDS * 1000.0).contains(&millis) => {
+            Ok(Duration::from_secs_f64(millis / 1000.0))
+        }
+        _ => Err("it takes milliseconds, from 0 to 86400000".to_owned()),
     }
 }
 

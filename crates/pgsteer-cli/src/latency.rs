@@ -72,7 +72,8 @@ impl Times {
         }
     }
 
-    fn clear(&mut self) {
+    /// Forgets them all.
+    pub fn clear(&mut self) {
         self.histogram.reset();
     }
 }

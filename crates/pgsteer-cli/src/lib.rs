@@ -8,12 +8,17 @@ pub mod arguments;
 pub mod bench;
 pub mod breaker;
 pub mod demo;
+pub mod descriptors;
+pub mod echo;
 pub mod exit;
 pub mod faults;
 pub mod interrupt;
 pub mod latency;
+pub mod load;
 pub mod logging;
 pub mod output;
+pub mod pieces;
+pub mod sockets;
 pub mod topology;
 pub mod url;
 
@@ -59,6 +64,14 @@ async fn run(command: Command) -> Result<(), Failure> {
             bench::run(&arguments, &mut output, &interrupt).await
         }
         Command::Url(arguments) => url::run(&arguments, &mut output),
+        Command::Echo(arguments) => {
+            logging::to_stderr();
+            echo::run(&arguments, &mut output, &interrupt).await
+        }
+        Command::Load(arguments) => {
+            logging::to_stderr();
+            load::run(&arguments, &mut output, &interrupt).await
+        }
     }
 }
 

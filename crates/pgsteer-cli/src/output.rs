@@ -1,6 +1,7 @@
 //! Standard output and standard error. Data goes to the first, a line at a time and flushed, so that a reader sees each
 //! line at once; a reader that goes away becomes an error instead of a panic.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -66,4 +67,38 @@ impl Output {
 /// Writes a line to standard error. Nobody is left to tell if that fails.
 pub fn complain(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Microseconds, written in the unit that suits.
+#[derive(Clone, Copy, Debug)]
+pub struct Micros(pub f64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            micros if micros < 1.0 => write!(f, "{:.0} ns", micros * 1000.0),
+            micros if micros < 1000.0 => write!(f, "{micros:.0} us"),
+            micros if micros < 1_000_000.0 => write!(f, "{:.1} ms", micros / 1000.0),
+            micros => write!(f, "{:.1} s", micros / 1_000_000.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_in_the_unit_that_suits() {
+        let cases = [
+            (0.04, "40 ns"),
+            (12.0, "12 us"),
+            (1500.0, "1.5 ms"),
+            (2_000_000.0, "2.0 s"),
+        ];
+
+        for (micros, written) in cases {
+            assert_eq!(Micros(micros).to_string(), written);
+        }
+    }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::outage_report::OutageFigures;
 use crate::breaker::BreakerFigures;
 use crate::latency::{Percentiles, Tally};
+use crate::output::Micros;
 
 /// Figures of one stretch of time.
 #[derive(Clone, Debug, Serialize)]
@@ -196,38 +197,5 @@ impl fmt::Display for Report {
             write!(f, "\n{outages}")?;
         }
         Ok(())
-    }
-}
-
-/// Microseconds, written in the unit that suits.
-struct Micros(f64);
-
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            micros if micros < 1.0 => write!(f, "{:.0} ns", micros * 1000.0),
-            micros if micros < 1000.0 => write!(f, "{micros:.0} us"),
-            micros if micros < 1_000_000.0 => write!(f, "{:.1} ms", micros / 1000.0),
-            micros => write!(f, "{:.1} s", micros / 1_000_000.0),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_in_the_unit_that_suits() {
-        let cases = [
-            (0.04, "40 ns"),
-            (12.0, "12 us"),
-            (1500.0, "1.5 ms"),
-            (2_000_000.0, "2.0 s"),
-        ];
-
-        for (micros, written) in cases {
-            assert_eq!(Micros(micros).to_string(), written);
-        }
     }
 }

@@ -71,7 +71,7 @@ fn no_password_is_repeated_whatever_is_wrong() {
 
 #[test]
 fn help_has_examples_for_every_command() {
-    for command in ["demo", "topology", "bench"] {
+    for command in ["demo", "topology", "bench", "echo", "load"] {
         let run = run(&[command, "--help"]);
 
         assert!(run.stdout.contains(&format!("  pgsteer {command}")), "{run:?}");

@@ -1,0 +1,183 @@
+//! Connections to the target: TCP, or TLS over it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::arguments::LoadArguments;
+use crate::exit::Failure;
+use crate::sockets;
+
+/// How connections are made.
+#[derive(Clone)]
+pub(super) struct Dialler {
+    addresses: Vec<SocketAddr>,
+    sources: Vec<IpAddr>,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    reset: bool,
+}
+
+impl Dialler {
+    pub(super) async fn new(arguments: &LoadArguments) -> Result<Self, Failure> {
+        let addresses = sockets::resolve_all("--target", &arguments.target).await?;
+        if addresses.is_empty() {
+            return Err(Failure::work(format!(
+                "--target {}: the name has no address",
+                arguments.target
+            )));
+        }
+        let tls = if arguments.tls {
+            Some(tls(arguments)?)
+        } else {
+            None
+        };
+        Ok(Dialler {
+            addresses,
+            sources: arguments.sources.clone(),
+            tls,
+            reset: arguments.reset,
+        })
+    }
+
+    /// Connects. The number picks the source, if several were given.
+    pub(super) async fn connect(&self, number: u32) -> io::Result<Stream> {
+        let stream = self.connect_tcp(number).await?;
+        stream.set_nodelay(true)?;
+        if self.reset {
+            // With nothing to wait for, closing takes no time and says RST.
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+        }
+        match &self.tls {
+            None => Ok(Stream::Tcp(stream)),
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await?;
+                Ok(Stream::Tls(Box::new(stream)))
+            }
+        }
+    }
+
+    async fn connect_tcp(&self, number: u32) -> io::Result<TcpStream> {
+        if self.sources.is_empty() {
+            return TcpStream::connect(self.addresses.as_slice()).await;
+        }
+        let source = self.sources[number as usize % self.sources.len()];
+        let fits = |target: &&SocketAddr| target.is_ipv4() == source.is_ipv4();
+        let Some(target) = self.addresses.iter().find(fits) else {
+            let kind = io::ErrorKind::AddrNotAvailable;
+            return Err(io::Error::new(
+                kind,
+                "the source is of another IP version than the target",
+            ));
+        };
+        let socket = if source.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        socket.connect(*target).await
+    }
+}
+
+fn tls(arguments: &LoadArguments) -> Result<(TlsConnector, ServerName<'static>), Failure> {
+    let mut roots = RootCertStore::empty();
+    // clap saw to it that there is one.
+    for path in arguments.ca.as_slice() {
+        for certificate in certificates("--ca", path)? {
+            let refused = |error| Failure::Usage(format!("--ca {}: {error}", path.display()));
+            roots.add(certificate).map_err(refused)?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(Failure::work)?
+        .with_root_certificates(roots);
+    let config = match (&arguments.cert, &arguments.key) {
+        (Some(cert), Some(key)) => {
+            let refused = |error| Failure::Usage(format!("--key {}: {error}", key.display()));
+            let private = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| Failure::Usage(format!("--key {}: {error}", key.display())))?;
+            builder
+                .with_client_auth_cert(certificates("--cert", cert)?, private)
+                .map_err(refused)?
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    let host = arguments.target.rsplit_once(':').map_or("", |(host, _)| host);
+    let name = match &arguments.server_name {
+        Some(name) => name.as_str(),
+        None => host.trim_start_matches('[').trim_end_matches(']'),
+    };
+    let name = ServerName::try_from(name.to_owned()).map_err(|_| {
+        Failure::Usage(format!(
+            "--server-name: `{name}` is no name that a certificate can be for"
+        ))
+    })?;
+    Ok((TlsConnector::from(Arc::new(config)), name))
+}
+
+fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let bad = |why: String| Failure::Usage(format!("{option} {}: {why}", path.display()));
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| bad(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(bad("there is no certificate in it".to_owned()));
+    }
+    Ok(certificates)
+}
+
+/// An open connection.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
