@@ -226,12 +226,10 @@ fn a_target_that_is_killed_loses_what_was_under_way_and_refuses_what_comes_after
     let account = load.end();
 
     account.assert_sound();
-    // The system ends a killed process's connections as if it had closed them, so that some look like those of a drain.
-    assert_eq!(
-        account.count("lost") + account.count("turned_away"),
-        4,
-        "{account:?}"
-    );
+    // The system ends a killed process's connections as if it had closed them, so that some look like those of a drain; and
+    // some clients may connect again before its listener is gone as well.
+    let unanswered = account.count("lost") + account.count("turned_away");
+    assert!(unanswered >= 4, "{account:?}");
     assert!(
         account.total["connect_failures"]["refused"].as_u64() > Some(0),
         "{account:?}"
