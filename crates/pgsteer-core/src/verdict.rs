@@ -369,13 +369,26 @@ pub fn may_want_tls(sqlstate: &str) -> bool {
 /// The second has a code that says much else besides; it is known by the `routine` of the server it comes from, which no
 /// language changes, or by its text.
 pub fn outdates_statement(sqlstate: &str, routine: Option<&str>, message: &str) -> bool {
-    match sqlstate {
-        "26000" => true,
-        "0A000" => {
-            routine == Some("RevalidateCachedQuery") || message == "cached plan must not change result type"
-        }
-        _ => false,
-    }
+    may_outdate_statement(sqlstate)
+        && (sqlstate != "0A000"
+            || routine == Some("RevalidateCachedQuery")
+            || message == "cached plan must not change result type")
+}
+
+/// Whether the code alone may say so.
+pub fn may_outdate_statement(sqlstate: &str) -> bool {
+    matches!(sqlstate, "26000" | "0A000")
+}
+
+/// Whether a statement that was sent with the types of its parameters may have failed because of them: there is no such
+/// function or operator for these types, or they cannot be turned into what is there now.
+pub fn doubts_types(sqlstate: &str) -> bool {
+    matches!(sqlstate, "42883" | "42804" | "42846" | "42P18")
+}
+
+/// Whether the code says that the session has a prepared statement of this name already.
+pub fn takes_no_second_name(sqlstate: &str) -> bool {
+    sqlstate == "42P05"
 }
 
 /// Whether the code says that a session writes nothing that was to write: its server is not the primary it was taken

@@ -10,33 +10,7 @@ use tokio_postgres::types::{BorrowToSql, FromSqlOwned, ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage, Statement, ToStatement};
 
 use super::guard::{Conn, ConnRef};
-use super::statements::Attempt;
 use crate::error::Error;
-
-/// A call with a kept statement, made again with a new one if that turned out to be outdated before it ran.
-macro_rules! with_kept {
-    ($guard:ident, $sql:ident, $method:ident, $params:ident) => {{
-        let (pool, tenant) = ($guard.pool(), $guard.pool().tenant($guard.lease()));
-        let call = async {
-            let attempt = Attempt::begin(tenant, $sql);
-            let statement = tenant
-                .statements
-                .get(&tenant.client, $sql, &pool.statements)
-                .await?;
-            match tenant.client.$method(&statement, $params).await {
-                Err(error) if attempt.may_repeat(&error) => {
-                    let statement = tenant
-                        .statements
-                        .get(&tenant.client, $sql, &pool.statements)
-                        .await?;
-                    tenant.client.$method(&statement, $params).await
-                }
-                result => result,
-            }
-        };
-        pool.bounded($guard.lease(), call).await
-    }};
-}
 
 macro_rules! calls {
     ([$($generics:tt)*] $guard:ty) => {
@@ -65,61 +39,6 @@ macro_rules! calls {
             /// As [`prepare`](Self::prepare).
             pub async fn prepare_typed(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
                 self.pool().bounded(self.lease(), self.client().prepare_typed(sql, types)).await
-            }
-
-            /// The statement for this text from those that the connection keeps, prepared now if it has none. At most
-            /// `statement_cache_size` (256 unless set) are kept, and each for as long as the connection lives: the next
-            /// holder finds it.
-            ///
-            /// A statement that is taken here is not prepared again by itself when it turns out to be outdated; those of
-            /// [`query_cached`](Self::query_cached) and its like are.
-            ///
-            /// # Errors
-            /// As [`prepare`](Self::prepare).
-            pub async fn prepare_cached(&self, sql: &str) -> Result<Statement, Error> {
-                let (pool, tenant) = (self.pool(), self.pool().tenant(self.lease()));
-                let kept = tenant.statements.get(&tenant.client, sql, &pool.statements);
-                pool.bounded(self.lease(), kept).await
-            }
-
-            /// As [`query`](Self::query), with the statement kept prepared on the connection: from its second use on it
-            /// takes one round trip.
-            ///
-            /// If the server no longer has the statement (26000), or its result has changed with the schema (0A000), it is
-            /// forgotten; outside a transaction it is then prepared again and run, once. It had not run before.
-            ///
-            /// # Errors
-            /// As [`query`](Self::query).
-            pub async fn query_cached(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
-                with_kept!(self, sql, query, params)
-            }
-
-            /// As [`query_cached`](Self::query_cached), for exactly one row.
-            ///
-            /// # Errors
-            /// As [`query_one`](Self::query_one).
-            pub async fn query_one_cached(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<Row, Error> {
-                with_kept!(self, sql, query_one, params)
-            }
-
-            /// As [`query_cached`](Self::query_cached), for no row or one.
-            ///
-            /// # Errors
-            /// As [`query_opt`](Self::query_opt).
-            pub async fn query_opt_cached(
-                &self,
-                sql: &str,
-                params: &[&(dyn ToSql + Sync)],
-            ) -> Result<Option<Row>, Error> {
-                with_kept!(self, sql, query_opt, params)
-            }
-
-            /// As [`query_cached`](Self::query_cached), for how many rows were changed.
-            ///
-            /// # Errors
-            /// As [`query`](Self::query).
-            pub async fn execute_cached(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64, Error> {
-                with_kept!(self, sql, execute, params)
             }
 
             /// Runs a statement and returns its rows.

@@ -39,6 +39,37 @@ pub trait GenericClient: sealed::Sealed + Send + Sync {
         types: &[Type],
     ) -> impl Future<Output = Result<Statement, Error>> + Send;
 
+    /// As [`Conn::prepare_cached`].
+    fn prepare_cached(&self, sql: &str) -> impl Future<Output = Result<Statement, Error>> + Send;
+
+    /// As [`Conn::query_cached`].
+    fn query_cached(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+
+    /// As [`Conn::query_one_cached`].
+    fn query_one_cached(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Row, Error>> + Send;
+
+    /// As [`Conn::query_opt_cached`].
+    fn query_opt_cached(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Option<Row>, Error>> + Send;
+
+    /// As [`Conn::execute_cached`].
+    fn execute_cached(
+        &self,
+        sql: &str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<u64, Error>> + Send;
+
     /// As [`Conn::query`].
     fn query<T>(
         &self,
@@ -87,6 +118,38 @@ macro_rules! generic_client {
         impl GenericClient for $client {
             async fn prepare_typed(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
                 <$client>::$prepare(self, sql, types).await
+            }
+
+            async fn prepare_cached(&self, sql: &str) -> Result<Statement, Error> {
+                <$client>::prepare_cached(self, sql).await
+            }
+
+            async fn query_cached(
+                &self,
+                sql: &str,
+                params: &[&(dyn ToSql + Sync)],
+            ) -> Result<Vec<Row>, Error> {
+                <$client>::query_cached(self, sql, params).await
+            }
+
+            async fn query_one_cached(
+                &self,
+                sql: &str,
+                params: &[&(dyn ToSql + Sync)],
+            ) -> Result<Row, Error> {
+                <$client>::query_one_cached(self, sql, params).await
+            }
+
+            async fn query_opt_cached(
+                &self,
+                sql: &str,
+                params: &[&(dyn ToSql + Sync)],
+            ) -> Result<Option<Row>, Error> {
+                <$client>::query_opt_cached(self, sql, params).await
+            }
+
+            async fn execute_cached(&self, sql: &str, params: &[&(dyn ToSql + Sync)]) -> Result<u64, Error> {
+                <$client>::execute_cached(self, sql, params).await
             }
 
             async fn query<T>(&self, statement: &T, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error>

@@ -38,6 +38,12 @@ impl Conn {
         &conn.pool.tenant(conn.lease()).wire
     }
 
+    /// Whether a statement that the connection kept was found to be outdated within a transaction since this was last
+    /// asked.
+    pub(crate) fn take_outdated(conn: &Self) -> bool {
+        conn.pool.tenant(conn.lease()).statements.take_outdated_within()
+    }
+
     /// A query's error as ours.
     pub(crate) fn error(conn: &Self, error: tokio_postgres::Error) -> Error {
         conn.pool.query_error(conn.lease(), error)

@@ -3,6 +3,7 @@
 
 mod before_checkout;
 mod bound;
+mod cached;
 mod calls;
 mod checkout;
 mod diagnosis;
@@ -21,6 +22,7 @@ mod settle;
 mod statements;
 mod status;
 mod tenant;
+mod unnamed;
 
 use std::fmt;
 use std::panic::Location;

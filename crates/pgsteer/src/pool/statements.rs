@@ -1,15 +1,20 @@
-//! The statements that one connection keeps prepared. They live as long as the connection, so the next holder finds them;
+//! What one connection keeps of the statements it is asked again and again: the statements themselves, or, where none may
+//! stay on the server, the types of their parameters. It lives as long as the connection, so the next holder finds it;
 //! nothing here talks to the server but the driver, which closes a statement when its last clone is dropped.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
 use pgsteer_core::verdict::outdates_statement;
+use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Error, Statement};
 
 use super::tenant::Tenant;
 use crate::dial::TransactionStatus;
+
+/// Texts whose parameters a connection knows the types of at most. They take no room on the server.
+const TEXTS_KNOWN: usize = 1024;
 
 /// Counts how often all connections of a pool have been told to forget their statements.
 #[derive(Default)]
@@ -27,30 +32,49 @@ impl Edition {
 
 /// One connection's statements.
 pub(crate) struct Statements {
+    /// None may stay on the server.
+    unnamed: bool,
     limit: usize,
     kept: Mutex<Kept>,
+    /// One was found to be outdated within a transaction, which failed for it.
+    outdated_within: AtomicBool,
 }
 
 struct Kept {
-    by_text: LruCache<Box<str>, Statement>,
+    by_text: LruCache<Box<str>, Known>,
     /// The edition these are of.
     edition: u64,
 }
 
+/// What is known of a text.
+#[derive(Clone)]
+enum Known {
+    Prepared(Statement),
+    Types(Arc<[Type]>),
+}
+
 impl Statements {
-    /// Room for so many.
+    /// Room for so many; for none on the server if it is 0.
     pub(super) fn new(limit: u32) -> Self {
+        let unnamed = limit == 0;
         Statements {
-            limit: limit as usize,
+            unnamed,
+            limit: if unnamed { TEXTS_KNOWN } else { limit as usize },
             // One with a limit of its own would take memory for all of them at once.
             kept: Mutex::new(Kept {
                 by_text: LruCache::unbounded(),
                 edition: 0,
             }),
+            outdated_within: AtomicBool::new(false),
         }
     }
 
-    /// The statement for this text: the one that is kept, or a new one, which is kept from now on.
+    /// Whether none may stay on the server, so that each has to be sent without a name.
+    pub(super) fn are_unnamed(&self) -> bool {
+        self.unnamed
+    }
+
+    /// The statement for this text: the one that is kept, or a new one, which is kept from now on if any may be.
     ///
     /// Cancel safe: nothing is kept of a statement that was not prepared to the end.
     pub(super) async fn get(
@@ -59,21 +83,49 @@ impl Statements {
         sql: &str,
         edition: &Edition,
     ) -> Result<Statement, Error> {
-        if let Some(known) = self.kept(edition).by_text.get(sql) {
-            return Ok(known.clone());
+        if let Some(Known::Prepared(known)) = self.known(sql, edition) {
+            return Ok(known);
         }
         let statement = client.prepare(sql).await?;
-        let mut kept = self.kept(edition);
-        kept.by_text.push(sql.into(), statement.clone());
-        if kept.by_text.len() > self.limit {
-            kept.by_text.pop_lru();
+        if !self.unnamed {
+            self.keep(sql, Known::Prepared(statement.clone()), edition);
         }
         Ok(statement)
     }
 
-    /// Forgets the statement for this text.
-    fn forget(&self, sql: &str) {
+    /// The types of this text's parameters, if they are known.
+    pub(super) fn types(&self, sql: &str, edition: &Edition) -> Option<Arc<[Type]>> {
+        match self.known(sql, edition) {
+            Some(Known::Types(types)) => Some(types),
+            _ => None,
+        }
+    }
+
+    /// These are the types of this text's parameters.
+    pub(super) fn learn(&self, sql: &str, types: Arc<[Type]>, edition: &Edition) {
+        self.keep(sql, Known::Types(types), edition);
+    }
+
+    /// Forgets what is known of this text.
+    pub(super) fn forget(&self, sql: &str) {
         self.lock().by_text.pop(sql);
+    }
+
+    /// Whether a statement was found to be outdated within a transaction since this was last asked.
+    pub(crate) fn take_outdated_within(&self) -> bool {
+        self.outdated_within.swap(false, Ordering::Relaxed)
+    }
+
+    fn known(&self, sql: &str, edition: &Edition) -> Option<Known> {
+        self.kept(edition).by_text.get(sql).cloned()
+    }
+
+    fn keep(&self, sql: &str, known: Known, edition: &Edition) {
+        let mut kept = self.kept(edition);
+        kept.by_text.push(sql.into(), known);
+        if kept.by_text.len() > self.limit {
+            kept.by_text.pop_lru();
+        }
     }
 
     fn kept(&self, edition: &Edition) -> MutexGuard<'_, Kept> {
@@ -116,6 +168,8 @@ impl<'a> Attempt<'a> {
             .is_some_and(|said| outdates_statement(said.code().code(), said.routine(), said.message()));
         if outdated {
             self.tenant.statements.forget(self.sql);
+            let within = &self.tenant.statements.outdated_within;
+            within.store(!self.alone, Ordering::Relaxed);
         }
         outdated && self.alone
     }

@@ -5,7 +5,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use pgsteer_core::verdict::{Class, Evidence, classify, doubts_role, leaves_commit_in_doubt};
+use pgsteer_core::verdict::{
+    Class, Evidence, classify, doubts_role, leaves_commit_in_doubt, may_outdate_statement,
+};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::options::{AttemptEnd, TransactionOptions};
@@ -83,6 +85,8 @@ impl<'a> Running<'a> {
             Some(Ok(())) => {}
         }
         let ended_before = Conn::wire(&conn).said().ended;
+        // What was found before is none of this transaction's.
+        Conn::take_outdated(&conn);
         let tx = Tx::new(Arc::clone(&self.scope), self.number, Conn::host(&conn).clone());
         let work = async {
             let result = closure(tx).await;
@@ -128,6 +132,9 @@ impl<'a> Running<'a> {
         let end = match code {
             _ if ended_inside => AttemptEnd::EndedInside,
             _ if lost => AttemptEnd::ConnectionLost,
+            Some(code) if may_outdate_statement(code) && Conn::take_outdated(&conn) => {
+                AttemptEnd::StatementOutdated
+            }
             Some(code) => self.end_by(code),
             None => AttemptEnd::RolledBack,
         };

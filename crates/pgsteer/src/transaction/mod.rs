@@ -5,6 +5,7 @@
 //! sent. It never runs a closure again once COMMIT may have reached a server that has not refused it.
 
 mod attempt;
+mod cached;
 mod options;
 mod scope;
 mod tx;
@@ -59,7 +60,8 @@ impl Pool {
     ///   has undone included;
     /// - when the connection was lost before COMMIT was sent, or `attempt_timeout` ran out before that;
     /// - when a write was refused because the server takes none (25006), on a pool that wants one that does and unless the
-    ///   transaction is `read_only`: it was no longer the primary.
+    ///   transaction is `read_only`: it was no longer the primary;
+    /// - when a statement that the connection kept for [`Tx::query_cached`] and its like had become outdated.
     ///
     /// What a closure's error is about is not read off the error, whose type is the caller's own, but off what the server
     /// said of the transaction. Each attempt takes its place in the queue like any other checkout, and the connection is

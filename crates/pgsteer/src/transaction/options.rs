@@ -201,6 +201,9 @@ pub enum AttemptEnd {
     Conflict,
     /// A write was refused because the server takes none, though the pool wants one that does.
     ReadOnlyServer,
+    /// A statement that the connection kept prepared had become outdated: [`Tx::query_cached`](crate::Tx::query_cached)
+    /// and its like.
+    StatementOutdated,
     /// The connection was lost before COMMIT was sent.
     ConnectionLost,
     /// `attempt_timeout` ran out before COMMIT was sent.
@@ -218,8 +221,11 @@ pub enum AttemptEnd {
 impl AttemptEnd {
     /// Whether nothing of it can have been committed, and another attempt may do better.
     pub(super) fn may_be_tried_again(self) -> bool {
-        use AttemptEnd::{Conflict, ConnectionLost, ReadOnlyServer, TimedOut};
-        matches!(self, Conflict | ReadOnlyServer | ConnectionLost | TimedOut)
+        use AttemptEnd::{Conflict, ConnectionLost, ReadOnlyServer, StatementOutdated, TimedOut};
+        matches!(
+            self,
+            Conflict | ReadOnlyServer | StatementOutdated | ConnectionLost | TimedOut
+        )
     }
 }
 

@@ -279,7 +279,7 @@ pub struct TxClient<'tx> {
 }
 
 impl TxClient<'_> {
-    fn conn(&self) -> &Conn {
+    pub(super) fn conn(&self) -> &Conn {
         self.inside.conn()
     }
 

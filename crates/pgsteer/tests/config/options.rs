@@ -381,7 +381,6 @@ fn what_is_just_outside_a_range_is_refused() {
         ),
         (config().return_timeout(too_long), ("return_timeout", long)),
         (config().socket_timeout(Duration::ZERO), ("socket_timeout", "0")),
-        (config().statement_cache_size(0), ("statement_cache_size", "0")),
         (
             config().statement_cache_size(65_536),
             ("statement_cache_size", "65536"),

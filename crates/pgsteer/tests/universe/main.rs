@@ -30,3 +30,4 @@ mod returns;
 mod rig;
 mod standalone;
 mod telling;
+mod unnamed;

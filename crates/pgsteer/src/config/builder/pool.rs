@@ -103,7 +103,12 @@ impl Config {
     }
 
     /// Statements that each connection keeps prepared at most for [`Conn::query_cached`](crate::Conn::query_cached) and its
-    /// like; the one used longest ago goes first. 1 to 65535. Default 256. Nothing is kept for other calls.
+    /// like; the one used longest ago goes first. 0 to 65535. Default 256. Nothing is kept for other calls.
+    ///
+    /// With 0 none stays on the server, and these calls work through a pooler that gives each transaction another session,
+    /// as PgBouncer does in transaction mode: [`Conn::query_cached`](crate::Conn::query_cached) says how. (One that keeps
+    /// track of prepared statements, as PgBouncer does from version 1.21 on with `max_prepared_statements`, works with
+    /// any size.)
     #[must_use]
     pub fn statement_cache_size(mut self, statements: u32) -> Self {
         self.statement_cache_size = statements;

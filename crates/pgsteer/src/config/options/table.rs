@@ -346,7 +346,7 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
     OptionRule {
         name: "statement_cache_size",
         aliases: &[],
-        allowed: "a whole number from 1 to 65535",
+        allowed: "a whole number from 0 to 65535",
         set: Set::Plain(|config, text| store(&mut config.statement_cache_size, number(text))),
     },
     OptionRule {

@@ -346,8 +346,8 @@ pub(super) const ERRORS: &[Bad] = &[
         "invalid cancel_on_timeout=true",
     ),
     (
-        "postgresql://?statement_cache_size=0",
-        "invalid statement_cache_size=0",
+        "postgresql://?statement_cache_size=65536",
+        "invalid statement_cache_size=65536",
     ),
     ("postgresql://?stall_timeout=0", "invalid stall_timeout=0"),
     ("postgresql://?leak_threshold=0", "invalid leak_threshold=0"),
