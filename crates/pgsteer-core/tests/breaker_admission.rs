@@ -265,6 +265,21 @@ fn rejections_are_counted_one_by_one() {
 }
 
 #[test]
+fn outages_are_counted_and_not_their_windows() {
+    let rig = Rig::exact();
+    for outages in 1..=3 {
+        rig.fail(5);
+        for _ in 0..4 {
+            rig.advance(60 * SECOND);
+            rig.probe().failure("still refused");
+        }
+        assert_eq!(rig.breaker.status().outages, outages);
+        rig.breaker.reset();
+    }
+    assert_eq!(rig.breaker.status().outages, 3);
+}
+
+#[test]
 fn its_status_tells_where_an_outage_stands() {
     let rig = Rig::tripped();
     rig.advance(SECOND);

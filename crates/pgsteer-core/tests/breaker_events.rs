@@ -53,6 +53,29 @@ fn rejections_are_not_told() {
     assert_eq!(rig.told(), []);
 }
 
+/// What is news and what is told only to those who look for trouble.
+#[test]
+fn a_long_outage_is_news_ever_more_rarely_and_a_probe_given_up_is_none() {
+    let rig = Rig::tripped();
+    for _ in 0..99 {
+        rig.advance(60 * SECOND);
+        drop(rig.probe());
+        rig.advance(60 * SECOND);
+        rig.probe().failure("still down");
+    }
+    let told = rig.told();
+    let news: Vec<_> = told
+        .iter()
+        .filter_map(|event| match event {
+            Event::Opened(opened) if opened.is_news() => Some((opened.trips, opened.cause)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(news[0], (1, Cause::Threshold));
+    let later = [2, 4, 8, 16, 32, 64].map(|trips| (trips, Cause::Probe));
+    assert_eq!(news[1..], later);
+}
+
 #[test]
 fn an_outage_is_told_from_its_trip_to_its_end() {
     let rig = Rig::tripped();
@@ -133,6 +156,29 @@ fn a_listener_that_panics_disturbs_nobody() {
         ["opened", "closed"]
     );
     assert_eq!(rig.breaker.state(), State::Closed);
+}
+
+struct PanicsWhenDropped;
+
+impl Drop for PanicsWhenDropped {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("dropped");
+        }
+    }
+}
+
+#[test]
+fn a_listener_that_panics_with_something_that_panics_itself_disturbs_nobody_either() {
+    let rig = Rig::exact();
+    rig.on_event(|_| std::panic::panic_any(PanicsWhenDropped));
+    rig.fail(5);
+    rig.breaker.reset();
+    rig.fail(5);
+    assert_eq!(
+        rig.told().iter().map(name).collect::<Vec<_>>(),
+        ["opened", "closed", "opened"]
+    );
 }
 
 #[test]

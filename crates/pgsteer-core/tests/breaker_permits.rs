@@ -104,6 +104,51 @@ fn a_forgotten_probe_is_replaced_when_its_lease_is_over() {
 }
 
 #[test]
+fn a_probe_that_renews_its_lease_is_not_replaced_however_long_it_takes() {
+    let rig = Rig::tripped();
+    rig.advance(SECOND);
+    let probe = rig.probe();
+    for _ in 0..10 {
+        rig.advance(LEASE - MS);
+        assert!(rig.rejects());
+        probe.renew();
+    }
+    rig.advance(LEASE - MS);
+    assert!(rig.rejects());
+    assert_eq!(
+        rig.breaker.admit().unwrap_err().retry_after,
+        MS,
+        "of the lease as it was last renewed"
+    );
+    rig.advance(MS);
+    assert!(rig.probe().is_probe(), "and one that stops renewing it is lost");
+    probe.success();
+    assert_eq!(rig.breaker.state(), State::Open, "given up by its successor");
+}
+
+#[test]
+fn a_renewal_that_comes_too_late_or_from_no_probe_changes_nothing() {
+    let rig = Rig::exact();
+    let early = rig.admit();
+    early.renew();
+    assert_eq!(rig.clock_reads(), 0);
+    rig.fail(5);
+    rig.advance(300 * MS);
+    early.renew();
+    assert_eq!(rig.retry_after(), 700 * MS);
+
+    rig.advance(SECOND);
+    let lost = rig.probe();
+    rig.advance(LEASE);
+    let second = rig.probe();
+    rig.advance(LEASE - MS);
+    lost.renew();
+    rig.advance(MS);
+    assert!(rig.probe().is_probe(), "the second one's lease is its own");
+    drop((early, lost, second));
+}
+
+#[test]
 fn a_lost_probe_that_comes_back_changes_nothing() {
     type End = fn(Permit<'static, Why>);
     let endings: [(&str, End); 4] = [
@@ -206,4 +251,17 @@ fn a_permit_may_outlive_every_other_handle() {
     assert!(watched.upgrade().is_some());
     drop(probe);
     assert!(watched.upgrade().is_none(), "and keeps nothing alive afterwards");
+}
+
+/// Whatever panics on the way of an outcome: the probe is not lost for the length of its lease.
+#[test]
+fn a_draw_that_panics_leaves_the_probe_given_up() {
+    let rig = Rig::tripped();
+    rig.advance(SECOND);
+    let probe = rig.breaker.admit_owned().unwrap();
+    rig.draws_panic(true);
+    let panicked = std::thread::spawn(move || probe.failure("still refused")).join();
+    assert!(panicked.is_err());
+    rig.draws_panic(false);
+    assert_given_up(&rig);
 }

@@ -30,6 +30,7 @@ struct Model {
     /// Counts every change of state, and what is reset by hand.
     period: u64,
     stage: Stage,
+    outages: u64,
     rejected: u64,
 }
 
@@ -146,6 +147,15 @@ impl Model {
         }
     }
 
+    /// The probe is still at it.
+    fn renew(&mut self, of: u64) {
+        if let Stage::Probing { lost_at, .. } = &mut self.stage {
+            if of == self.period {
+                *lost_at = self.now + self.lease;
+            }
+        }
+    }
+
     fn outcome(&mut self, period: u64, outcome: Outcome, told: &mut Vec<Told>) {
         if period != self.period {
             return;
@@ -157,6 +167,7 @@ impl Model {
                 let failures_in_a_row = failures_in_a_row + 1;
                 self.stage = Stage::Closed { failures_in_a_row };
                 if failures_in_a_row == self.threshold {
+                    self.outages += 1;
                     self.open(self.now, 1, Cause::Threshold, error, told);
                 }
             }
@@ -212,6 +223,7 @@ fn assert_agrees(rig: &Rig, model: &Model) {
     assert_eq!(rig.breaker.state(), status.state);
     assert_eq!(rig.breaker.retry_after(), status.retry_after);
     assert_eq!(status.rejected, model.rejected);
+    assert_eq!(status.outages, model.outages);
     let seen = (
         status.state,
         status.streak,
@@ -286,6 +298,7 @@ struct Seen {
     abandoned: usize,
     replaced: usize,
     stragglers: usize,
+    renewals: usize,
 }
 
 fn run(seed: u64, seen: &mut Seen) {
@@ -299,6 +312,7 @@ fn run(seed: u64, seen: &mut Seen) {
         now: 0,
         period: 0,
         stage: Stage::Closed { failures_in_a_row: 0 },
+        outages: 0,
         rejected: 0,
     };
     model.cap = model.base * random.u64(1..50) + random.u64(..3);
@@ -345,6 +359,12 @@ fn run(seed: u64, seen: &mut Seen) {
                     Outcome::Dropped => drop(permit),
                 }
                 model.outcome(period, outcome, &mut expected);
+            }
+            95..98 if !out.is_empty() => {
+                let (permit, period) = &out[random.usize(..out.len())];
+                seen.renewals += usize::from(permit.is_probe() && *period == model.period);
+                permit.renew();
+                model.renew(*period);
             }
             98 => {
                 rig.breaker.sign_of_life();
@@ -410,6 +430,7 @@ fn every_history_goes_as_the_rules_say() {
         ("probes given up", seen.abandoned),
         ("lost probes replaced", seen.replaced),
         ("stragglers", seen.stragglers),
+        ("leases renewed", seen.renewals),
     ] {
         assert!(count > 1_000, "only {count} {what}: these histories prove little");
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pgsteer_core::breaker::{BreakerOptions, Cause, State};
 
-use breaker_rig::{MS, Rig, SECOND, exact, windows};
+use breaker_rig::{MS, Rig, SECOND, ends, exact, windows};
 
 /// Lets this many probes fail, each as soon as it is admitted, and returns the windows after each.
 fn failed_probes(rig: &Rig, count: usize) -> Vec<Duration> {
@@ -266,4 +266,38 @@ fn an_open_breaker_outlasts_a_clock_that_stands_still() {
     }
     assert_eq!(rig.breaker.state(), State::Open);
     assert_eq!(rig.retry_after(), SECOND);
+}
+
+#[test]
+fn a_clock_that_goes_back_makes_windows_and_leases_longer_and_nothing_else() {
+    let rig = Rig::exact();
+    rig.advance(100 * SECOND);
+    rig.fail(5);
+    rig.go_back(10 * SECOND);
+    assert_eq!(rig.retry_after(), SECOND, "never more than the window");
+    assert_eq!(rig.breaker.status().down_for, Some(Duration::ZERO));
+    rig.advance(10 * SECOND);
+    assert!(rig.rejects());
+    rig.advance(SECOND);
+    let probe = rig.probe();
+    rig.go_back(50 * SECOND);
+    assert!(rig.rejects());
+    probe.success();
+    assert_eq!(rig.breaker.state(), State::Closed);
+    assert_eq!(
+        ends(&rig.told())[0].outage,
+        Duration::ZERO,
+        "it has not gone on yet"
+    );
+}
+
+#[test]
+fn the_highest_threshold_is_a_threshold() {
+    let rig = Rig::new(BreakerOptions {
+        threshold: u32::MAX,
+        ..exact()
+    });
+    rig.fail(10_000);
+    assert_eq!(rig.breaker.status().streak, 10_000);
+    assert_eq!(rig.breaker.state(), State::Closed);
 }

@@ -164,6 +164,37 @@ fn of_two_that_ask_when_the_lease_ends_one_replaces_the_lost_probe_whatever_that
 }
 
 #[test]
+fn a_lease_that_is_renewed_as_it_ends_is_the_probes_or_its_successors_and_never_both() {
+    explore(3, || {
+        let rig = window_over();
+        let probe = rig.breaker.admit_owned().unwrap();
+        rig.advance(60 * SECOND);
+        rig.told();
+        let probe = thread::spawn(move || {
+            probe.renew();
+            probe
+        });
+        let other = spawn(&rig, asks_and_keeps);
+        let mine = asks_and_keeps(&rig);
+        let probe = probe.join().unwrap();
+        let successors: Vec<_> = mine.into_iter().chain(other.join().unwrap()).collect();
+        let replaced = rig.told().len();
+        assert_eq!(successors.len(), replaced);
+        assert!(replaced <= 1);
+
+        probe.success();
+        let expected = if replaced == 1 {
+            State::HalfOpen
+        } else {
+            State::Closed
+        };
+        assert_eq!(rig.breaker.state(), expected);
+        drop(successors);
+        assert_not_wedged(&rig);
+    });
+}
+
+#[test]
 fn failures_and_successes_of_a_closed_breaker_count_as_in_some_order() {
     explore(3, || {
         let rig = rig(3);

@@ -30,6 +30,14 @@ pub struct Opened<E> {
     pub last_error: E,
 }
 
+impl<E> Opened<E> {
+    /// Whether people are to be told of this window, and not only those who look for trouble: it began because something
+    /// failed, and its number is a power of two. So an outage of any length costs a handful of lines.
+    pub fn is_news(&self) -> bool {
+        self.cause != Cause::Abandoned && self.trips.is_power_of_two()
+    }
+}
+
 /// Why a window has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -45,6 +45,8 @@ pub struct Status<E> {
     pub retry_after: Option<Duration>,
     /// Time since it tripped; `None` while closed.
     pub down_for: Option<Duration>,
+    /// How often it has tripped since it was made: outages, not windows.
+    pub outages: u64,
     /// How often it has rejected somebody since it was made.
     pub rejected: u64,
     /// The last failure that counted; `None` while closed.
@@ -85,7 +87,7 @@ struct Outage<E> {
     began: Instant,
     trips: u32,
     window: Duration,
-    /// When the window began, or when the probe was admitted.
+    /// When the window began, or when the probe was admitted or last renewed its lease.
     since: Instant,
     probing: bool,
     last_error: E,
@@ -97,6 +99,7 @@ pub(super) struct Machine<E> {
     options: BreakerOptions,
     phase: Phase<E>,
     generation: u64,
+    outages: u64,
     rejected: u64,
     /// What has not been told yet, oldest first.
     pub(super) events: VecDeque<Event<E>>,
@@ -114,6 +117,7 @@ impl<E: Clone> Machine<E> {
             options,
             phase: Phase::Closed { streak: 0 },
             generation: 0,
+            outages: 0,
             rejected: 0,
             events: VecDeque::new(),
         }
@@ -187,6 +191,7 @@ impl<E: Clone> Machine<E> {
                 if *streak < self.options.threshold {
                     return;
                 }
+                self.outages = self.outages.saturating_add(1);
                 (Cause::Threshold, now, 1)
             }
             Phase::Down(outage) => (Cause::Probe, outage.began, outage.trips.saturating_add(1)),
@@ -206,6 +211,16 @@ impl<E: Clone> Machine<E> {
             cause,
             last_error: error,
         }));
+    }
+
+    /// What was admitted is still at it. A probe's lease begins again.
+    pub(super) fn renewed(&mut self, ticket: u64, now: Instant) {
+        if !self.counts(ticket) {
+            return;
+        }
+        if let Phase::Down(outage) = &mut self.phase {
+            outage.since = now;
+        }
     }
 
     /// What was admitted ended without an outcome. A probe's window begins again, and does not grow: nothing was learnt.
@@ -255,6 +270,7 @@ impl<E: Clone> Machine<E> {
             trips: outage.map_or(0, |outage| outage.trips),
             retry_after: outage.map(|outage| retry_after(outage, &self.options, now)),
             down_for: outage.map(|outage| now.saturating_duration_since(outage.began)),
+            outages: self.outages,
             rejected: self.rejected,
             last_error: outage.map(|outage| outage.last_error.clone()),
         }

@@ -15,7 +15,8 @@
 //! are reported, over all callers together. Five attempts in flight that meet one hiccup open it, for one window.
 //!
 //! A permit that is dropped without an outcome counts as given up, so a cancelled future, a panic or an early return
-//! cannot leave the breaker waiting for a probe that is gone; one that is never dropped is covered by the lease.
+//! cannot leave the breaker waiting for a probe that is gone; one that is never dropped is covered by the lease, which a
+//! probe that goes in steps may renew.
 //!
 //! The decisions are in `machine`, which is plain code with time and random draws as arguments. [`Breaker`] shares it
 //! among threads: one atomic word answers while all is well, and everything else goes through a lock that is never

@@ -23,8 +23,9 @@ pub struct BreakerOptions {
     /// Each window is longer by a random share of itself between 0 and this, so that a fleet does not probe in step;
     /// it is never shorter. Default 0.2; from 0 to 1.
     pub jitter: f64,
-    /// How long a probe may go without an outcome before another one is admitted in its place. Its outcome then no
-    /// longer counts, so this must be longer than a probe can rightly take. Default 60 s; from 1 ms to 24 h.
+    /// How long a probe may go without an outcome, or [`renewing`](super::Permit::renew) this lease, before another one is
+    /// admitted in its place. Its outcome then no longer counts, so this must be longer than a probe, or each step of it,
+    /// can rightly take. Default 60 s; from 1 ms to 24 h.
     pub probe_lease: Duration,
 }
 

@@ -53,27 +53,36 @@ impl<'a, E: Clone> Permit<'a, E> {
         !is_closed(self.ticket)
     }
 
+    /// It goes on: if this is the probe, its lease begins again. For work in steps each of which has an end, so that the
+    /// lease need be no longer than the longest step, however many there are.
+    pub fn renew(&self) {
+        if self.is_probe() {
+            self.breaker.renewed(self.ticket);
+        }
+    }
+
     /// It worked: failures before it no longer count, and a probe closes the breaker.
     #[inline]
     pub fn success(mut self) {
-        self.settled = true;
         self.breaker.succeeded(self.ticket);
+        self.settled = true;
     }
 
     /// It failed, in a way that says that the database is down.
     pub fn failure(mut self, error: E) {
-        self.settled = true;
+        // Only now settled: should a clock or a draw panic on the way, it counts as given up.
         self.breaker.failed(self.ticket, error);
+        self.settled = true;
     }
 
     /// It was answered, but not with what was wanted: a refused login, a full server, the wrong role. That is neither a
     /// failure nor a success; but a probe that is answered closes the breaker, because the database is there.
     #[inline]
     pub fn neutral(mut self) {
-        self.settled = true;
         if self.is_probe() {
             self.breaker.answered(self.ticket);
         }
+        self.settled = true;
     }
 }
 

@@ -13,6 +13,7 @@ use super::permit::{Holder, Permit};
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// What a breaker has of the world outside. Nothing of it is called with a lock held, so all of it may call the breaker.
+/// Only [`tell`](Self::tell) may panic without harm: a clock that does fails whoever asks.
 pub trait Surroundings<E>: Send + Sync {
     /// The time. It should not go back; if it does, windows and leases last longer, and nothing else happens.
     fn now(&self) -> Instant;
@@ -178,6 +179,12 @@ impl<E: Clone> Breaker<E> {
     }
 
     #[cold]
+    pub(super) fn renewed(&self, ticket: u64) {
+        let now = self.surroundings.now();
+        self.change(|machine| machine.renewed(ticket, now));
+    }
+
+    #[cold]
     pub(super) fn abandoned(&self, ticket: u64) {
         let now = self.surroundings.now();
         self.change(|machine| machine.abandoned(ticket, now));
@@ -204,8 +211,11 @@ impl<E: Clone> Breaker<E> {
         while let Some(event) = inside.machine.events.pop_front() {
             drop(inside);
             // Whoever panicked has been reported by the panic hook already. Going on upwards it would take the place of
-            // somebody's result, and abort the process if it was a panic that gave up the permit.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.surroundings.tell(&event)));
+            // somebody's result, and abort the process if it was a panic that gave up the permit. What it panicked with is
+            // left alone, because dropping that may panic as well.
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.surroundings.tell(&event))) {
+                std::mem::forget(payload);
+            }
             inside = self.lock();
         }
         inside.telling = false;

@@ -6,7 +6,7 @@
     reason = "a module of several test programs, each of which uses its part"
 )]
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,7 @@ pub struct World {
     started: Instant,
     elapsed_nanos: AtomicU64,
     draw: AtomicU64,
+    draws_panic: AtomicBool,
     clock_reads: AtomicUsize,
     told: Mutex<Vec<Event<Why>>>,
     listener: Mutex<Option<Arc<Listener>>>,
@@ -38,6 +39,7 @@ impl Surroundings<Why> for Shared {
     }
 
     fn draw(&self) -> u64 {
+        assert!(!self.0.draws_panic.load(Ordering::Relaxed), "a draw");
         self.0.draw.load(Ordering::Relaxed)
     }
 
@@ -69,6 +71,7 @@ impl Rig {
             started: Instant::now(),
             elapsed_nanos: AtomicU64::new(0),
             draw: AtomicU64::new(0),
+            draws_panic: AtomicBool::new(false),
             clock_reads: AtomicUsize::new(0),
             told: Mutex::default(),
             listener: Mutex::default(),
@@ -101,6 +104,16 @@ impl Rig {
     /// What the next draws are.
     pub fn draws(&self, number: u64) {
         self.world.draw.store(number, Ordering::Relaxed);
+    }
+
+    pub fn draws_panic(&self, they_do: bool) {
+        self.world.draws_panic.store(they_do, Ordering::Relaxed);
+    }
+
+    /// The clock goes back.
+    pub fn go_back(&self, by: Duration) {
+        let nanos = u64::try_from(by.as_nanos()).unwrap();
+        self.world.elapsed_nanos.fetch_sub(nanos, Ordering::Relaxed);
     }
 
     pub fn on_event(&self, listener: impl Fn(&Event<Why>) + Send + Sync + 'static) {
