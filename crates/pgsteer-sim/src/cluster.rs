@@ -121,6 +121,15 @@ pub(crate) enum Verdict {
     Wait,
 }
 
+/// A connection that a server has taken.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) id: u64,
+    pub(crate) control: Arc<Control>,
+    /// What becomes of it.
+    pub(crate) accept: Accept,
+}
+
 impl ServerState {
     pub(crate) fn new(addresses: Vec<IpAddr>, port: u16, row: DiscoveryRow) -> Self {
         ServerState {
@@ -232,11 +241,21 @@ impl Cluster {
         }
     }
 
-    /// A new connection's number and control.
-    pub(crate) fn connected(&self, server: &Arc<str>) -> (u64, Arc<Control>) {
+    /// A new connection, if the server takes one now. That is looked at and the connection noted in one step, so that
+    /// whatever ends the server's connections finds this one, or comes first and turns it away.
+    ///
+    /// # Errors
+    ///
+    /// What the connect meets instead.
+    pub(crate) fn connected(&self, server: &Arc<str>) -> Result<Accepted, Verdict> {
         let control = Arc::new(Control::default());
-        let id = {
+        let (id, accept) = {
             let mut state = self.state();
+            let refused = Verdict::Failed(std::io::ErrorKind::HostUnreachable);
+            let accept = match state.servers.get(server).map_or(refused, ServerState::verdict) {
+                Verdict::Accepted(accept) => accept,
+                other => return Err(other),
+            };
             state.last_connection += 1;
             let key = state.random.i32(..);
             let id = state.last_connection;
@@ -247,10 +266,10 @@ impl Cluster {
                 session: None,
             };
             state.connections.insert(id, connection);
-            id
+            (id, accept)
         };
         self.record(server, id, Event::Connected);
-        (id, control)
+        Ok(Accepted { id, control, accept })
     }
 
     /// Keeps what remains of a connection that went silently, until its server is started again.

@@ -73,19 +73,17 @@ async fn connect(cluster: &Arc<Cluster>, server: &Arc<str>) -> io::Result<Stream
     loop {
         let mut change = std::pin::pin!(changed.notified());
         change.as_mut().enable();
-        let verdict = cluster.with(server, |state| Some(state.verdict()));
-        match verdict {
-            Some(Verdict::Accepted(accept)) => {
+        match cluster.connected(server) {
+            Ok(accepted) => {
                 let (client, end) = pipe::pair();
-                session::serve(cluster, server, Transport::Memory(end), accept);
+                session::serve(cluster, server, Transport::Memory(end), accepted);
                 return Ok(client);
             }
-            Some(Verdict::Wait) => change.await,
-            Some(Verdict::Failed(kind)) => {
+            Err(Verdict::Failed(kind)) => {
                 cluster.record(server, 0, Event::Refused(kind));
                 return Err(kind.into());
             }
-            None => return Err(io::ErrorKind::HostUnreachable.into()),
+            Err(_) => change.await,
         }
     }
 }

@@ -71,18 +71,17 @@ async fn accept(cluster: Arc<Cluster>, server: Arc<str>, address: SocketAddr, li
             state.counts.attempts += 1;
             (state.connect_latency, Some(state.verdict()))
         });
-        let Some(Verdict::Accepted(accept)) = verdict else {
+        if !matches!(verdict, Some(Verdict::Accepted(_))) {
             continue;
-        };
+        }
         // Small answers must not wait for one another; a socket that cannot be told so works all the same.
         let _ = stream.set_nodelay(true);
         let (cluster, server) = (cluster.clone(), server.clone());
         tokio::spawn(async move {
             tokio::time::sleep(latency).await;
             // A server that was killed meanwhile takes the connection with it.
-            let verdict = cluster.with(&server, |state| Some(state.verdict()));
-            if matches!(verdict, Some(Verdict::Accepted(_))) {
-                session::serve(&cluster, &server, Transport::Tcp(stream), accept);
+            if let Ok(accepted) = cluster.connected(&server) {
+                session::serve(&cluster, &server, Transport::Tcp(stream), accepted);
             }
         });
     }

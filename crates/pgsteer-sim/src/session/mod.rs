@@ -20,7 +20,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Accepted, Cluster};
 use crate::control::Control;
 use crate::fault::{Accept, Death, Shutdown};
 use crate::log::{End, Event};
@@ -101,10 +101,10 @@ pub(crate) struct Session<'a> {
     raw: Option<Bytes>,
 }
 
-/// Serves a connection in a task of its own.
-pub(crate) fn serve(cluster: &Arc<Cluster>, server: &Arc<str>, transport: Transport, accept: Accept) {
+/// Serves a connection that the server has taken in a task of its own.
+pub(crate) fn serve(cluster: &Arc<Cluster>, server: &Arc<str>, transport: Transport, accepted: Accepted) {
     let (cluster, server) = (cluster.clone(), server.clone());
-    let (id, control) = cluster.connected(&server);
+    let Accepted { id, control, accept } = accepted;
     let (frozen, partition, received) = cluster.with(&server, |state| {
         (
             state.frozen.clone(),

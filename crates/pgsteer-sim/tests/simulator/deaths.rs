@@ -1,5 +1,6 @@
 //! Servers and sessions that go: killed, shut down, frozen, cut off, and back again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{PORT, Raw, client, field, kinds, never, sqlstate, try_client};
@@ -261,4 +262,30 @@ async fn mending_undoes_everything() {
     let start = Instant::now();
     client(&sim, "a").await.simple_query("SELECT 1").await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+/// On real threads: a connect that meets the very moment of the kill either finds nobody or dies with the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_connection_outlives_a_server_that_was_killed_as_it_was_made() {
+    for round in 0..1_500 {
+        let sim = Sim::new(round);
+        let start = Arc::new(tokio::sync::Barrier::new(5));
+        let dials: Vec<_> = (0..4)
+            .map(|_| {
+                let (sim, start) = (sim.clone(), start.clone());
+                tokio::spawn(async move {
+                    start.wait().await;
+                    sim.connect("a", PORT).await.ok()
+                })
+            })
+            .collect();
+        start.wait().await;
+        sim.server("a").kill(Death::Fin);
+        for dial in dials {
+            if let Some(mut stream) = dial.await.unwrap() {
+                let read = tokio::time::timeout(Duration::from_secs(30), stream.read_u8()).await;
+                assert!(read.expect("it has ended").is_err(), "round {round}");
+            }
+        }
+    }
 }
