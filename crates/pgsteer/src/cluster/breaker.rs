@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use pgsteer_core::breaker::{Breaker, Cause, Event, HostsMet, Opened, Permit, Surroundings};
+use pgsteer_core::breaker::{Breaker, Event, HostsMet, Opened, Permit, Surroundings};
 use pgsteer_core::verdict::BreakerEffect;
 
 use super::Shared;
@@ -60,13 +60,13 @@ impl Surroundings<LastError> for Outside {
 
     fn tell(&self, event: &Event<LastError>) {
         log(event);
-        if let (Event::Closed(_), Some(shared)) = (event, self.shared.upgrade()) {
+        // Pools whose own search did not make the change hear of it too: their callers need not wait, or may be served.
+        if let (Event::Opened(_) | Event::Closed(_), Some(shared)) = (event, self.shared.upgrade()) {
             shared.tell_changed();
         }
     }
 }
 
-/// An outage of any length costs a handful of lines: its windows are told when their number is a power of two.
 fn log(event: &Event<LastError>) {
     match event {
         Event::Opened(opened) => {
@@ -77,7 +77,7 @@ fn log(event: &Event<LastError>) {
                 last_error,
                 ..
             } = opened;
-            if *cause != Cause::Abandoned && trips.is_power_of_two() {
+            if opened.is_news() {
                 tracing::warn!(target: "pgsteer::breaker", ?window, trips, ?cause, "nothing is dialled for a while: {last_error}");
             } else {
                 tracing::debug!(target: "pgsteer::breaker", ?window, trips, ?cause, "nothing is dialled for another while: {last_error}");

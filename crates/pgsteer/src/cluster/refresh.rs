@@ -35,6 +35,7 @@ async fn ask(shared: &Shared, targets: Vec<HostKey>) -> DiscoveryOutcome {
         {
             Ok(dialled) => dialled,
             Err(error) => {
+                shared.met(error.host_effect());
                 reasons.push(format!("{target}: {}", shortened(&error.to_string())));
                 continue;
             }
@@ -95,7 +96,10 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
             shared.sign_of_life();
             Ok(answer)
         }
-        Ok(Ok(Err(error))) => Err((error.host_effect(), shortened(&error.to_string()).into_owned())),
+        Ok(Ok(Err(error))) => {
+            shared.met(error.host_effect());
+            Err((error.host_effect(), shortened(&error.to_string()).into_owned()))
+        }
         Ok(Err(_)) => Err((
             HostEffect::Failed(FailureKind::Down),
             format!("the probe did not end within {limit:?}"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use pgsteer_core::breaker::Permit;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{HostOrder, LoadBalance, NoHost, Refused, Search, TargetSessionAttrs};
 
@@ -101,7 +102,7 @@ impl Shared {
         // Held over the whole pass, so that one that is given up, or panics, gives it back.
         let permit = self.admit()?;
         let mut pass = Pass::new(self.clone(), wanted);
-        let result = self.go_over_hosts(wanted, &mut pass).await;
+        let result = self.go_over_hosts(wanted, &mut pass, permit.as_ref()).await;
         if let Some(permit) = permit {
             breaker::settle(permit, pass.met(), &result);
         }
@@ -112,6 +113,7 @@ impl Shared {
         self: &Arc<Self>,
         wanted: Wanted<'_>,
         pass: &mut Pass,
+        permit: Option<&Permit<'_, LastError>>,
     ) -> Result<Opened, SearchError> {
         let mut race = Race::new(self.race_delay());
         loop {
@@ -134,6 +136,8 @@ impl Shared {
                     }
                     Ok(key) => {
                         pass.begins(key.clone());
+                        // Its lease is as long as one host may take; how many there are may not be known beforehand.
+                        permit.inspect(|permit| permit.renew());
                         race.add(self.attempt(key, wanted));
                     }
                     Err(no_host) if race.is_empty() => return pass.finish(no_host),

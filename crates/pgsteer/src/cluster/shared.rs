@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use pgsteer_core::breaker::{Breaker, Permit, State};
+use pgsteer_core::breaker::{Breaker, HostsMet, Permit, State};
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{Action, ClusterOptions, ClusterState, Snapshot, TargetSessionAttrs};
+use pgsteer_core::verdict::{BreakerEffect, HostEffect};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
@@ -213,6 +214,20 @@ impl Shared {
     /// Something that is not gated has met a server that works.
     pub(super) fn sign_of_life(&self) {
         self.breaker.iter().for_each(Breaker::sign_of_life);
+    }
+
+    /// Something that is not gated has failed at a host. One that answered is there, and dialling it has a pace of its own;
+    /// while the breaker is closed that counts neither way, as in a pass.
+    pub(super) fn met(&self, effect: HostEffect) {
+        let mut met = HostsMet::default();
+        met.failed(effect);
+        let is_down = |breaker: &&Breaker<_>| breaker.state() != State::Closed;
+        if met.effect() == Some(BreakerEffect::Neutral) {
+            self.breaker
+                .iter()
+                .filter(is_down)
+                .for_each(Breaker::sign_of_life);
+        }
     }
 
     pub(crate) fn breaker_status(&self) -> Option<BreakerStatus> {

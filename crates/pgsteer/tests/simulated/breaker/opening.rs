@@ -2,7 +2,7 @@
 
 use pgsteer::config::{LoadBalance, TargetSessionAttrs};
 use pgsteer::health::State;
-use pgsteer::{Cluster, Error};
+use pgsteer::{Cluster, Error, Pool};
 use pgsteer_sim::{Login, ServerSpec, Sim};
 
 use super::{breaker, exact, servers, state, stop, tripped};
@@ -170,6 +170,93 @@ async fn connects_through_the_cluster_count_and_are_refused_like_a_pools() {
     }
     let (retry_after, _) = super::turned_away(cluster.connect().await.unwrap_err());
     assert_eq!((retry_after, attempts(&sim, "a")), (seconds(1), 5));
+}
+
+/// A crowd of two that was let through before it opened.
+async fn under_way(sim: &Sim, cluster: &Cluster) -> tokio::task::JoinSet<Result<(), Error>> {
+    sim.server("a").set_connect_latency(seconds(3));
+    let mut connects = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let cluster = cluster.clone();
+        connects.spawn(async move { cluster.connect().await.map(drop) });
+    }
+    until("both are dialling", || attempts(sim, "a") == 2).await;
+    sim.server("a").set_connect_latency(seconds(0));
+    connects
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_that_began_before_it_opened_and_fail_after_it_change_nothing() {
+    let sim = servers(&["a"]);
+    let cluster = cluster(&sim, exact(&["a"]).breaker_base(seconds(30))).await;
+    let mut late = under_way(&sim, &cluster).await;
+    refuse(&sim.server("a"));
+    for _ in 0..5 {
+        cluster.connect().await.unwrap_err();
+    }
+    let opened = cluster.breaker().expect("there is a breaker");
+    while let Some(ended) = late.join_next().await {
+        assert!(matches!(ended.unwrap(), Err(Error::Connect(_))));
+    }
+    let now = cluster.breaker().expect("there is a breaker");
+    assert_eq!((now.state, now.trips, now.outages), (State::Open, 1, 1));
+    let left = |status: &pgsteer::BreakerStatus| status.retry_after.expect("it is open");
+    assert!(left(&now) < left(&opened) - seconds(2), "{:?}", left(&now));
+}
+
+/// Its connection is somebody's all the same; only the window is not cut short by it.
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_began_before_it_opened_and_succeeds_after_it_serves_its_caller_and_leaves_it_open() {
+    let sim = servers(&["a"]);
+    let config = exact(&["a"]).breaker_base(seconds(30));
+    let cluster = cluster(&sim, config.clone()).await;
+    let pool = Pool::start_on(&cluster, config.pool_size(1).min_idle(0)).unwrap();
+    sim.server("a").set_connect_latency(seconds(3));
+    let waiting = tokio::spawn({
+        let pool = pool.clone();
+        async move { pool.get().await.map(drop) }
+    });
+    until("the pool is dialling", || attempts(&sim, "a") == 1).await;
+    sim.server("a").set_connect_latency(seconds(0));
+    refuse(&sim.server("a"));
+    for _ in 0..5 {
+        cluster.connect().await.unwrap_err();
+    }
+    assert_eq!(state(&cluster), State::Open);
+    super::start_again(&sim.server("a"));
+    waiting.await.unwrap().expect("it was dialled before");
+    assert_eq!(state(&cluster), State::Open);
+    drop(pool.get().await.expect("what is open is handed out"));
+    super::turned_away(cluster.connect().await.unwrap_err());
+}
+
+/// Three hosts take thrice as long as one; a lease that did not know would let a second probe through.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_goes_over_many_silent_hosts_is_alone_to_its_end() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let sim = servers(&names);
+    sim.servers().iter().for_each(stop);
+    let cluster = cluster(&sim, exact(&names).connect_timeout(seconds(2))).await;
+    for _ in 0..5 {
+        cluster.connect().await.unwrap_err();
+    }
+    sim.servers().iter().for_each(blackhole);
+    pass(seconds(1)).await;
+    let probe = tokio::spawn({
+        let cluster = cluster.clone();
+        async move { timed(cluster.connect()).await }
+    });
+    pass(millis(1)).await;
+    while !probe.is_finished() {
+        assert_eq!(state(&cluster), State::HalfOpen);
+        super::turned_away(cluster.connect().await.unwrap_err());
+        pass(millis(100)).await;
+    }
+    let (ended, took) = probe.await.unwrap();
+    assert!(matches!(ended, Err(Error::Connect(_))), "{ended:?}");
+    assert_eq!(took, seconds(12));
+    let now = cluster.breaker().expect("there is a breaker");
+    assert_eq!((now.state, now.trips), (State::Open, 2), "its outcome counted");
 }
 
 /// Whoever asks at the end of a window is the probe, and a caller that goes away does not leave the breaker waiting.

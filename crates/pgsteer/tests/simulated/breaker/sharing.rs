@@ -4,7 +4,7 @@ use pgsteer::config::{ConfigError, TargetSessionAttrs};
 use pgsteer::health::State;
 use pgsteer::{Error, Pool};
 
-use super::{breaker, exact, servers, start_again, stop, turned_away};
+use super::{breaker, exact, servers, start_again, state, stop, turned_away};
 use crate::rig::*;
 
 #[tokio::test(start_paused = true)]
@@ -51,4 +51,32 @@ async fn what_belongs_to_the_breaker_is_the_clusters() {
             "{error}"
         );
     }
+}
+
+/// Who waits while somebody else's probe is on its way has nothing to wait for once that has failed.
+#[tokio::test(start_paused = true)]
+async fn callers_of_one_pool_are_told_at_once_when_the_probe_of_another_user_fails() {
+    let sim = servers(&["a"]);
+    stop(&sim.server("a"));
+    let config = exact(&["a"])
+        .breaker_base(seconds(30))
+        .connect_timeout(seconds(2));
+    let cluster = cluster(&sim, config.clone()).await;
+    // It opens nothing by itself, so that the probe is not its own.
+    let pool = Pool::start_on(&cluster, config.pool_size(1).min_idle(0)).unwrap();
+    for _ in 0..5 {
+        cluster.connect().await.unwrap_err();
+    }
+    pass(seconds(30)).await;
+    blackhole(&sim.server("a"));
+    let probe = tokio::spawn({
+        let cluster = cluster.clone();
+        async move { cluster.connect().await.map(drop) }
+    });
+    until("the probe is under way", || state(&cluster) == State::HalfOpen).await;
+    let (error, took) = timed(pool.get_timeout(seconds(20))).await;
+    let (retry_after, _) = turned_away(error.unwrap_err());
+    assert!(took <= seconds(2), "{took:?}");
+    assert!(retry_after > seconds(59), "{retry_after:?}: the next window");
+    assert!(matches!(probe.await.unwrap(), Err(Error::Connect(_))));
 }
