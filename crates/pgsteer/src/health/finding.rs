@@ -8,6 +8,7 @@ use pgsteer_core::hosts::FailureKind;
 use pgsteer_core::verdict::{BreakerEffect, Evidence, HostEffect, Stage, verdict};
 use tokio::time::error::Elapsed;
 
+use super::CircuitOpen;
 use crate::error::{Error, HostTried, failure_in_words};
 use crate::pool::HookFailure;
 
@@ -26,13 +27,14 @@ pub enum Finding {
     Nothing,
 }
 
-/// The default judge. It looks for an error of pgsteer or of tokio-postgres, or for the end of a tokio time limit, in
-/// `error` and its sources, and judges the first it finds; other errors say nothing of the database.
+/// The default judge. It looks for an error of pgsteer or of tokio-postgres, for another guard's rejection, or for the end
+/// of a tokio time limit, in `error` and its sources, and judges the first it finds; other errors say nothing of the
+/// database.
 ///
 /// | error | finding |
 /// |---|---|
 /// | no host could be connected to | [`Down`](Finding::Down), unless all that answered refused for a reason of the sixth row |
-/// | the pool takes the database to be down | [`Down`](Finding::Down) |
+/// | the pool, or a guard within this one, takes the database to be down | [`Down`](Finding::Down) |
 /// | an I/O error, a connection that was lost, a time limit that ran out | [`Down`](Finding::Down) |
 /// | the server ended the session (FATAL), or is starting up | [`Down`](Finding::Down) |
 /// | no connection came free, and none is open because hosts fail | [`Down`](Finding::Down) |
@@ -51,6 +53,9 @@ pub fn judge(error: &(dyn StdError + 'static)) -> Finding {
         }
         if let Some(drivers) = error.downcast_ref::<tokio_postgres::Error>() {
             return drivers_says(drivers);
+        }
+        if error.is::<CircuitOpen>() {
+            return Finding::Down;
         }
         if error.is::<Elapsed>() {
             return by(Stage::Query, &Evidence::Deadline);

@@ -114,7 +114,7 @@ impl ConnectionHealth {
         E: StdError + 'static,
     {
         let judge = &*self.judge;
-        self.run_judged(work, |error| (judge(error), text::of(error)))
+        self.run_judged(work, |error| judge(error), |error| text::of(error))
             .await
     }
 
@@ -136,14 +136,14 @@ impl ConnectionHealth {
     where
         E: fmt::Display,
     {
-        self.run_judged(work, |error| (judge(error), text::told(error)))
-            .await
+        self.run_judged(work, judge, |error| text::told(error)).await
     }
 
     async fn run_judged<T, E>(
         &self,
         work: impl IntoFuture<Output = Result<T, E>>,
-        judged: impl FnOnce(&E) -> (Finding, Text),
+        judge: impl FnOnce(&E) -> Finding,
+        text: impl FnOnce(&E) -> Text,
     ) -> Result<T, Guarded<E>> {
         let permit = self
             .breaker
@@ -152,12 +152,12 @@ impl ConnectionHealth {
         let result = work.into_future().await;
         match &result {
             Ok(_) => permit.success(),
-            Err(error) => match judged(error) {
-                (Finding::Down, text) => permit.failure(text),
-                (Finding::Answered, _) => permit.success(),
-                (Finding::Refused, _) => permit.neutral(),
+            Err(error) => match judge(error) {
+                Finding::Down => permit.failure(text(error)),
+                Finding::Answered => permit.success(),
+                Finding::Refused => permit.neutral(),
                 // Nothing was learnt: as if it had not been tried.
-                (Finding::Nothing, _) => drop(permit),
+                Finding::Nothing => drop(permit),
             },
         }
         result.map_err(Guarded::Failed)
@@ -263,7 +263,6 @@ impl Surroundings<Text> for Outside {
     }
 }
 
-/// An outage of any length costs a handful of lines: its windows are told when their number is a power of two.
 fn log(event: &Event<Text>) {
     match event {
         Event::Opened(opened) => {
@@ -274,7 +273,7 @@ fn log(event: &Event<Text>) {
                 last_error,
                 ..
             } = opened;
-            if *cause != Cause::Abandoned && trips.is_power_of_two() {
+            if opened.is_news() {
                 tracing::warn!(target: "pgsteer::health", ?window, trips, ?cause, "the database is down: {last_error}");
             } else {
                 tracing::debug!(target: "pgsteer::health", ?window, trips, ?cause, "the database is still down: {last_error}");

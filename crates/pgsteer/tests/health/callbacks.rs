@@ -88,3 +88,26 @@ async fn a_callback_that_panics_takes_nobodys_result() {
     succeed(&health).await;
     assert!(health.is_closed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_that_a_callback_runs_behind_the_same_guard_is_rejected_and_not_stuck() {
+    use futures_util::FutureExt;
+    crate::log_lines::install();
+    let own: Arc<OnceLock<ConnectionHealth>> = Arc::default();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (within, saw) = (own.clone(), seen.clone());
+    let health = exact()
+        .on_open(move |_| {
+            let work = crate::rig::run(within.get().unwrap(), Ok(1)).now_or_never();
+            saw.lock().unwrap().push(work.expect("it is not kept waiting"));
+        })
+        .build()
+        .unwrap();
+    own.set(health.clone()).unwrap();
+    fail(&health, 5).await;
+    let seen = seen.lock().unwrap();
+    assert!(
+        matches!(seen[..], [Err(pgsteer::Guarded::CircuitOpen(_))]),
+        "{seen:?}"
+    );
+}

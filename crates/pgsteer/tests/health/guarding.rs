@@ -167,6 +167,39 @@ async fn asking_is_done_when_the_future_is_polled_and_not_when_it_is_made() {
     assert!(matches!(work.await, Err(Guarded::CircuitOpen(_))));
 }
 
+/// Each thread has a runtime of its own, and all have one guard.
+#[test]
+fn a_guard_is_one_to_several_runtimes() {
+    crate::log_lines::install();
+    let health = crate::rig::exact().base(3_600 * SECOND).cap(3_600 * SECOND);
+    let health = health.build().unwrap();
+    let on_its_own = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        runtime.unwrap().block_on(async {
+            let _ = run(&health, Err(DOWN)).await;
+        });
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(on_its_own);
+        }
+    });
+    assert!(health.is_open());
+    on_its_own();
+    assert_eq!(health.status().rejected, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_within_a_guard_is_one_of_its_own() {
+    crate::log_lines::install();
+    let (outer, inner) = (guard(), guard());
+    let work = outer.run_guarded_by(run(&inner, Err(DOWN)), |_| Finding::Answered);
+    assert_eq!(work.await, Err(Guarded::Failed(Guarded::Failed(DOWN))));
+    assert_eq!((outer.status().streak, inner.status().streak), (0, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn clones_are_one_guard() {
     crate::log_lines::install();
@@ -315,4 +348,28 @@ async fn of_a_megabyte_of_text_little_is_kept() {
         .run_guarded_by(async { Err::<(), _>(text) }, |_| Finding::Down)
         .await;
     assert!(rejected(&health).await.last_error.len() < 600);
+}
+
+#[derive(Debug)]
+struct Unprintable;
+
+impl std::fmt::Display for Unprintable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("nobody is to print it")
+    }
+}
+
+impl std::error::Error for Unprintable {}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_an_error_is_not_even_asked_for_unless_it_is_kept() {
+    crate::log_lines::install();
+    for finding in [Finding::Answered, Finding::Refused, Finding::Nothing] {
+        let health = ConnectionHealth::builder()
+            .judge(move |_| finding)
+            .build()
+            .unwrap();
+        let work = health.run_guarded(async { Err::<(), _>(Unprintable) });
+        assert!(work.await.is_err(), "{finding:?}");
+    }
 }

@@ -37,6 +37,26 @@ fn a_pool_that_takes_the_database_to_be_down_is_believed() {
     assert_eq!(judge(&error), Finding::Down);
 }
 
+/// As a pool's word is: the guard within has asked so lately that its word stands.
+#[tokio::test(start_paused = true)]
+async fn a_guard_within_a_guard_that_takes_the_database_to_be_down_is_believed() {
+    crate::log_lines::install();
+    let (outer, inner) = (ConnectionHealth::new(), crate::rig::tripped().await);
+    for _ in 0..5 {
+        let work = outer.run_guarded(crate::rig::run(&inner, Ok(1)));
+        let Err(Guarded::Failed(within)) = work.await else {
+            panic!("the outer one is closed")
+        };
+        assert!(matches!(within, Guarded::CircuitOpen(_)), "unchanged: {within}");
+    }
+    assert!(outer.is_open());
+    inner.reset();
+    pass(outer.retry_after().unwrap()).await;
+    let value = outer.run_guarded(crate::rig::run(&inner, Ok(1))).await;
+    assert_eq!(value, Ok(1));
+    assert!(outer.is_closed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_sql_error_is_an_answer() {
     crate::log_lines::install();

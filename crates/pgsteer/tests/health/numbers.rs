@@ -74,6 +74,49 @@ async fn it_goes_by_the_clock_it_is_given() {
     succeed(&health).await;
 }
 
+#[tokio::test]
+async fn a_clock_that_jumps_back_only_makes_it_wait_longer() {
+    crate::log_lines::install();
+    let started = Instant::now();
+    let elapsed = Arc::new(AtomicU64::new(60_000));
+    let hand = elapsed.clone();
+    let health = exact()
+        .clock(move || started + Duration::from_millis(elapsed.load(Ordering::Relaxed)))
+        .build()
+        .unwrap();
+    fail(&health, 5).await;
+    hand.store(0, Ordering::Relaxed);
+    assert_eq!(rejected(&health).await.retry_after, SECOND);
+    hand.store(60_999, Ordering::Relaxed);
+    rejected(&health).await;
+    hand.store(61_000, Ordering::Relaxed);
+    succeed(&health).await;
+    assert!(health.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lowest_and_the_highest_threshold_are_thresholds() {
+    crate::log_lines::install();
+    let one = exact().threshold(1).build().unwrap();
+    fail(&one, 1).await;
+    assert!(one.is_open());
+    let most = exact().threshold(u32::MAX).build().unwrap();
+    fail(&most, 1_000).await;
+    assert!(most.is_closed());
+    assert_eq!(most.status().streak, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_base_that_is_the_cap_gives_windows_of_one_length() {
+    crate::log_lines::install();
+    let health = exact().threshold(1).base(SECOND).cap(SECOND).build().unwrap();
+    for _ in 0..4 {
+        fail(&health, 1).await;
+        assert_eq!(health.retry_after(), Some(SECOND));
+        pass(SECOND).await;
+    }
+}
+
 #[test]
 fn it_needs_no_runtime() {
     crate::log_lines::install();
@@ -104,6 +147,22 @@ fn a_number_out_of_its_range_is_refused_by_its_name_with_what_is_allowed() {
         (
             exact().cap(Duration::MAX),
             "option breaker_cap cannot be `18446744073709551615.999999999s`: it takes a duration from 1 ms to 24 h",
+        ),
+        (
+            exact().base(2 * SECOND).cap(SECOND),
+            "option breaker_base cannot be `2s`: it takes a duration from 1 ms to breaker_cap",
+        ),
+        (
+            exact().jitter(f64::NAN),
+            "option breaker_jitter cannot be `NaN`: it takes a number from 0 to 1",
+        ),
+        (
+            exact().jitter(-f64::EPSILON),
+            "option breaker_jitter cannot be `-2.220446049250313e-16`: it takes a number from 0 to 1",
+        ),
+        (
+            exact().jitter(f64::INFINITY),
+            "option breaker_jitter cannot be `inf`: it takes a number from 0 to 1",
         ),
         (
             exact().jitter(1.5),
