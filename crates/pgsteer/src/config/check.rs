@@ -46,9 +46,8 @@ impl Config {
     pub(crate) fn settings(&self) -> Result<Settings, ConfigError> {
         self.judge()?;
         let user = self.user_or_default()?;
-        let database = self.database.clone().unwrap_or_else(|| user.clone());
+        let database = given(&self.database).unwrap_or(&user).to_owned();
         let hosts = self.seeds();
-        let hosts_count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let password = match &self.password {
             Password::File(file) => match file.password(&hosts, &database, &user)? {
                 Some(secret) => Password::Secret(secret),
@@ -83,7 +82,7 @@ impl Config {
             failed_host_delay: Duration::from_secs(self.failed_host_reconnect_delay_secs),
             failed_host_max_delay: self.failed_host_max_delay_secs.map(Duration::from_secs),
             drain_stale_addresses: self.drain_stale_addresses,
-            breaker: self.breaker(hosts_count),
+            breaker: self.breaker(),
             pool_size: self.pool_size,
             min_idle: self.min_idle.unwrap_or(self.pool_size),
             idle_timeout: self.idle_timeout,
@@ -194,7 +193,7 @@ impl Config {
     }
 
     fn judge_breaker(&self) -> Result<(), ConfigError> {
-        let Err(bad) = self.breaker(1).check() else {
+        let Err(bad) = self.breaker().check() else {
             return Ok(());
         };
         let given = match bad.name {
@@ -206,19 +205,16 @@ impl Config {
     }
 
     /// The breaker's numbers, unjudged. Its probe is one pass over the hosts, each within `connect_timeout`; one that has
-    /// taken a second longer than that is taken for lost.
-    fn breaker(&self, hosts: u32) -> BreakerOptions {
-        let pass = self
-            .connect_timeout
-            .unwrap_or(CONNECT_TIMEOUT)
-            .saturating_mul(hosts);
+    /// taken a second longer than that for a host is taken for lost.
+    fn breaker(&self) -> BreakerOptions {
+        let host = self.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
         BreakerOptions {
             threshold: self.breaker_threshold,
             base: self.breaker_base,
             cap: self.breaker_cap,
             // Zero has a sign; without one it reads back from its text.
             jitter: self.breaker_jitter + 0.0,
-            probe_lease: pass.saturating_add(Duration::from_secs(1)).min(LONGEST_LEASE),
+            probe_lease: host.saturating_add(Duration::from_secs(1)).min(LONGEST_LEASE),
         }
     }
 
@@ -269,8 +265,8 @@ impl Config {
     }
 
     fn user_or_default(&self) -> Result<String, ConfigError> {
-        match (&self.user, self.family) {
-            (Some(user), _) => Ok(user.clone()),
+        match (given(&self.user), self.family) {
+            (Some(user), _) => Ok(user.to_owned()),
             (None, Family::Yugabyte) => Ok("yugabyte".to_owned()),
             (None, Family::Postgres) => whoami::username().map_err(|_| ConfigError::InvalidOption {
                 name: "user",
@@ -279,6 +275,11 @@ impl Config {
             }),
         }
     }
+}
+
+/// A text, if there is anything in it: to libpq an empty user or database is as good as none.
+fn given(text: &Option<String>) -> Option<&str> {
+    text.as_deref().filter(|text| !text.is_empty())
 }
 
 /// The error about `name` unless the rule holds; what is allowed comes from the table of options.

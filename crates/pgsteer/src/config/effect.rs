@@ -8,7 +8,7 @@ use std::time::Duration;
 use pgsteer_core::breaker::BreakerOptions;
 
 use super::check::CONNECT_TIMEOUT;
-use super::{Config, HostOrder, LoadBalance, SslMode};
+use super::{Config, HostOrder, HostSpec, LoadBalance, SslMode};
 
 /// Of the parameters of other drivers that are accepted.
 const NOTHING_TO_TUNE: &str = "it tunes a part of another driver that this one does not have; leave it out";
@@ -39,6 +39,18 @@ impl Config {
             ("sslkey", self.why_no_tls(self.tls.client_key.is_some())),
             ("ssl_server_name", self.why_no_tls(self.tls.server_name.is_some())),
             ("connect_race_delay", self.why_no_race()),
+            (
+                "keepalives_idle",
+                self.why_no_keepalives(|config| config.keepalives_idle.as_secs()),
+            ),
+            (
+                "keepalives_interval",
+                self.why_no_keepalives(|config| config.keepalives_interval.as_secs()),
+            ),
+            (
+                "keepalives_count",
+                self.why_no_keepalives(|config| u64::from(config.keepalives_count)),
+            ),
             ("topology_keys", self.why_no_keys()),
             ("fallback_to_topology_keys_only", self.why_no_fallback()),
             ("failed_host_max_delay_secs", self.why_no_doubling()),
@@ -110,8 +122,33 @@ impl Config {
     }
 
     fn why_no_tls(&self, given: bool) -> Option<&'static str> {
-        (given && self.tls.mode() == SslMode::Disable)
-            .then_some("with sslmode=disable no connection is encrypted; set sslmode to another mode")
+        if !given {
+            None
+        } else if self.tls.mode() == SslMode::Disable {
+            Some("with sslmode=disable no connection is encrypted; set sslmode to another mode")
+        } else if self.has_sockets_only() {
+            Some("all hosts are socket directories, and over a Unix socket there is no TLS")
+        } else {
+            None
+        }
+    }
+
+    /// Whether connections can only ever go through Unix sockets.
+    fn has_sockets_only(&self) -> bool {
+        let hosts = self.hosts.as_deref().unwrap_or_default();
+        !self.load_balance.discovers() && !hosts.is_empty() && hosts.iter().all(HostSpec::is_socket)
+    }
+
+    fn why_no_keepalives(&self, number: impl Fn(&Config) -> u64) -> Option<&'static str> {
+        if number(self) == number(&Config::of(self.family)) {
+            None
+        } else if !self.keepalives {
+            Some("keepalives is off, so a quiet connection is not probed")
+        } else if self.has_sockets_only() {
+            Some("all hosts are socket directories, and a Unix socket needs no keepalive")
+        } else {
+            None
+        }
     }
 
     fn has_keys(&self) -> bool {

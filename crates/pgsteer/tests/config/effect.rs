@@ -18,6 +18,10 @@ fn told(config: &Config) -> Vec<String> {
     names.collect()
 }
 
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -90,6 +94,34 @@ fn an_option_that_changes_nothing_is_told() {
             &["sslrootcert", "sslcert", "sslkey", "ssl_server_name"],
         ),
         (
+            Config::new()
+                .hosts(["/run/one", "/run/two"])
+                .user("me")
+                .ssl_root_cert(Pem::File("ca.pem".into()))
+                .ssl_client_cert(Pem::File("me.pem".into()))
+                .ssl_client_key(Pem::File("me.key".into()))
+                .ssl_server_name("db"),
+            &["sslrootcert", "sslcert", "sslkey", "ssl_server_name"],
+        ),
+        (
+            config()
+                .keepalives(false)
+                .keepalives_idle(seconds(60))
+                .keepalives_interval(seconds(5))
+                .keepalives_count(5),
+            &["keepalives_idle", "keepalives_interval", "keepalives_count"],
+        ),
+        (
+            "host=/run/one user=me keepalives=0 keepalives_idle=60"
+                .parse()
+                .expect("valid"),
+            &["keepalives_idle"],
+        ),
+        (
+            "host=/run/one user=me keepalives_count=9".parse().expect("valid"),
+            &["keepalives_count"],
+        ),
+        (
             "jdbc:postgresql:?binaryTransfer=true&loggerLevel=DEBUG"
                 .parse()
                 .expect("valid"),
@@ -143,6 +175,11 @@ fn an_option_that_has_an_effect_is_not_told() {
             .target_session_attrs(TargetSessionAttrs::Primary),
         config().hosts(["a", "b"]).load_balance_hosts(HostOrder::Random),
         config().hosts(["a", "b"]).connect_race_delay(millis(250)),
+        config().keepalives(false),
+        config().keepalives_idle(seconds(60)),
+        "host=/run/one,db user=me sslrootcert=ca.pem keepalives_count=9"
+            .parse()
+            .expect("valid"),
         config()
             .ssl_mode(SslMode::Prefer)
             .ssl_root_cert(Pem::File("ca.pem".into())),

@@ -65,12 +65,15 @@ const GOOD: &[Good] = &[
     (r"user=a\b", &[("user", "ab")]),
     (r"user=a\", &[("user", "a")]),
     ("user=it's", &[("user", "it's")]),
-    ("user=''", &[("user", "")]),
+    // An empty one is none: the operating system's user, and the database named as that.
+    ("user=''", &[]),
+    ("user='' dbname=''", &[]),
+    ("user=me dbname=''", &[("user", "me")]),
     ("user='a'dbname='b'", &[("user", "a"), ("database", "b")]),
     ("user='a=b' dbname=c=d", &[("user", "a=b"), ("database", "c=d")]),
     // White space may follow the equals sign, so that an empty value can only be ''.
     ("user= dbname=x", &[("user", "dbname=x")]),
-    ("user=", &[("user", "")]),
+    ("user=", &[]),
     ("user=donn\u{e9}es", &[("user", "donn\u{e9}es")]),
     ("user='a\u{a0}b'", &[("user", "a\u{a0}b")]),
     ("user=a\u{a0}b", &[("user", "a\u{a0}b")]),

@@ -280,7 +280,9 @@ fn the_edges_of_each_range_are_inside_it() {
             "rebalance_batch",
             "4294967295",
         ),
-        (config().user("").database(""), "user", ""),
+        (config().user("").database(""), "user", "yugabyte"),
+        (config().user("").database(""), "database", "yugabyte"),
+        (config().user("me").database(""), "database", "me"),
         (
             config().target_session_attrs(TargetSessionAttrs::ReadWrite),
             "target_session_attrs",

@@ -34,8 +34,8 @@ impl Config {
         self
     }
 
-    /// The user to log in as. Default: the operating system's user, for YugabyteDB `yugabyte`. May be empty, must not
-    /// contain NUL.
+    /// The user to log in as. Default, also for an empty one: the operating system's user, for YugabyteDB `yugabyte`.
+    /// Must not contain NUL.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
@@ -64,7 +64,7 @@ impl Config {
         self
     }
 
-    /// The database. Default: the one named as the user. May be empty, must not contain NUL.
+    /// The database. Default, also for an empty one: the one named as the user. Must not contain NUL.
     #[must_use]
     pub fn database(mut self, database: impl Into<String>) -> Self {
         self.database = Some(database.into());

@@ -59,7 +59,7 @@ impl Config {
     fn changed(&self, description: &Description) -> Result<Vec<String>, ConfigError> {
         // `min_idle` follows `pool_size`, so the two are compared with a pool of this size.
         let plain = Config::of(self.family)
-            .user("")
+            .user("-")
             .pool_size(self.pool_size)
             .describe()?;
         let default_size = Config::of(self.family).pool_size;

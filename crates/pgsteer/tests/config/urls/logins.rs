@@ -91,7 +91,8 @@ pub(super) const LOGINS: &[Good] = &[
         "postgresql://h?password=secret",
         &[("hosts", "h:5432"), ("password", "redacted")],
     ),
-    ("postgresql://h?user=", &[("hosts", "h:5432"), ("user", "")]),
+    ("postgresql://h?user=", &[("hosts", "h:5432")]),
+    ("yugabytedb://h?user=&dbname=", &[("hosts", "h:5433")]),
     ("postgresql://h?user=a@b", &[("hosts", "h:5432"), ("user", "a@b")]),
     (
         "postgresql://h?application_name=a@b",
