@@ -4,6 +4,7 @@
 //! `now` and random draws as arguments and answer with what is to be done; the `pgsteer` crate carries it out. That
 //! makes every rule testable in microseconds, with time as an argument, and lets whole histories be replayed.
 
+pub mod balance;
 pub mod breaker;
 pub mod host;
 pub mod hosts;

@@ -36,11 +36,11 @@ pub(super) fn has_own_schedule(kind: FailureKind) -> bool {
 
 /// How long a failed host is left alone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     /// The delay after a first failure.
-    pub(super) base: Duration,
+    pub(crate) base: Duration,
     /// With a cap the delay doubles with each failure in a row, up to it.
-    pub(super) cap: Option<Duration>,
+    pub(crate) cap: Option<Duration>,
 }
 
 impl Backoff {
@@ -77,7 +77,7 @@ impl Backoff {
 
 /// The failure that follows on `previous`. The count goes on across kinds; only an opened connection ends it. `again`: it is
 /// no further failure, only another look at the same.
-pub(super) fn mark(
+pub(crate) fn mark(
     previous: Option<&HostFailure>,
     kind: FailureKind,
     reason: &str,

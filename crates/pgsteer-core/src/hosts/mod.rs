@@ -5,7 +5,7 @@ mod address;
 mod allowed;
 mod cluster;
 mod events;
-mod failures;
+pub(crate) mod failures;
 mod load;
 mod log_runs;
 mod mixed;

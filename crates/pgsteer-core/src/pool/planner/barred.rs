@@ -44,6 +44,19 @@ impl Planner {
         }
     }
 
+    /// Request: opens one connection now, to see whether that works, however many are wanted and however long filling
+    /// rests. Returns whether it does: not while another is being opened, and not if every slot is taken.
+    pub fn try_one(&mut self, now: Instant) -> bool {
+        if self.stage != Stage::Running || self.table.opening() > 0 {
+            return false;
+        }
+        let slot = self.table.lowest_empty();
+        if let Some(slot) = slot {
+            self.open(slot, now);
+        }
+        slot.is_some()
+    }
+
     /// Whether a waiting caller may be served by what there is: a connection that is open, or one being opened.
     pub fn can_serve(&self) -> bool {
         self.table.present() > 0

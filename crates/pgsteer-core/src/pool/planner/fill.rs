@@ -199,10 +199,13 @@ impl Planner {
             .filter(|action| matches!(action, Action::Release { .. }))
             .count();
         let ready = self.table.ready(view) + released + self.table.settling() + self.table.opening();
-        wanted.saturating_sub(ready).min(size - present)
+        // Those being checked come back, but nobody who waits shall wait for that.
+        let below_floor = floor.saturating_sub(ready + self.table.checked(view));
+        let for_waiters = view.waiting().saturating_sub(ready);
+        below_floor.max(for_waiters).min(size - present)
     }
 
-    fn open(&mut self, slot: u32, now: Instant) {
+    pub(super) fn open(&mut self, slot: u32, now: Instant) {
         let avoid = self.kept_off(now);
         self.table.set(
             slot,

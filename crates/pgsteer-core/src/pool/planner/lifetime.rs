@@ -205,7 +205,8 @@ impl Planner {
         };
         let mut idle = 0;
         for slot in self.table.numbers() {
-            let is_idle = self.table.is_idle(slot, view);
+            // Being asked whether it works is no use.
+            let is_idle = self.table.is_idle(slot, view) || view.is_being_checked(slot);
             let uses = view.uses(slot);
             let Some(Slot::Live { connection, .. }) = self.table.get_mut(slot) else {
                 continue;

@@ -235,7 +235,7 @@ impl Planner {
             *stats.by_host.entry(connection.host.clone()).or_default() += 1;
             stats.draining += usize::from(connection.draining.is_some());
             match slot {
-                Slot::Live { .. } if view.is_idle(number) => stats.idle += 1,
+                Slot::Live { .. } if view.is_idle(number) || view.is_being_checked(number) => stats.idle += 1,
                 Slot::Live { .. } if view.is_parked(number) => stats.settling += 1,
                 Slot::Live { .. } => stats.leased += 1,
                 _ => {}

@@ -247,6 +247,14 @@ impl Table {
         matches!(self.get(slot), Some(Slot::Live { .. })) && view.is_idle(slot)
     }
 
+    /// Live connections that will be idle when they have been asked whether they work.
+    pub(super) fn checked(&self, view: &dyn PoolView) -> usize {
+        let is_live = |slot: &u32| matches!(self.get(*slot), Some(Slot::Live { .. }));
+        self.numbers()
+            .filter(|slot| is_live(slot) && view.is_being_checked(*slot))
+            .count()
+    }
+
     /// Live connections that are idle, or parked and so will be in a moment.
     pub(super) fn ready(&self, view: &dyn PoolView) -> usize {
         let is_live = |slot: &u32| matches!(self.get(*slot), Some(Slot::Live { .. }));

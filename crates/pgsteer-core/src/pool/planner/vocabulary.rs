@@ -53,6 +53,11 @@ pub trait PoolView {
     fn waiting(&self) -> usize;
     /// How many slots are idle.
     fn idle(&self) -> usize;
+    /// Whether the slot's connection would be idle, but is being asked whether it works; the slot is the keeper's until the
+    /// answer. It counts for the floor and for the idle timeout, and is not what a waiting caller gets. For pools that ask.
+    fn is_being_checked(&self, _slot: u32) -> bool {
+        false
+    }
 }
 
 /// Why an open came to nothing.
