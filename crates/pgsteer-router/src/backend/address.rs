@@ -98,6 +98,10 @@ impl BackendAddress {
         self.weight
     }
 
+    pub(super) fn key(&self) -> &HostKey {
+        &self.host
+    }
+
     /// Whether both are the same backend, whatever their weights.
     pub fn is_same_backend(&self, other: &BackendAddress) -> bool {
         self.host == other.host

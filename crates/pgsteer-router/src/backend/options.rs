@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use pgsteer_core::breaker::BreakerOptions;
+use pgsteer_core::breaker::BadOption;
+pub use pgsteer_core::breaker::BreakerOptions;
 
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -147,10 +148,12 @@ impl BackendOptions {
         if !(0.0..=0.9).contains(&self.lifetime_jitter) {
             return refuse("lifetime_jitter", &self.lifetime_jitter, "a number from 0 to 0.9");
         }
-        self.breaker.check().map_err(|bad| OptionError {
-            name: bad.name,
-            value: bad.value,
-            allowed: bad.allowed,
-        })
+        Ok(self.breaker.check()?)
+    }
+}
+
+impl From<BadOption> for OptionError {
+    fn from(BadOption { name, value, allowed }: BadOption) -> Self {
+        OptionError { name, value, allowed }
     }
 }

@@ -1,31 +1,45 @@
-//! One backend.
+//! One backend's pool, as its users see it.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use pgsteer_core::breaker::Breaker;
+use pgsteer_core::pool::planner::{Planner, PlannerOptions};
+use pgsteer_core::pool::{Rejected, Slots};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, timeout};
 
 use super::address::BackendAddress;
+use super::borrowed::Borrowed;
 use super::dial::Dial;
 use super::error::{BorrowError, Unavailable};
-use super::io::BackendIo;
+use super::inner::{Counters, Inner, Outside, Parts, ToKeeper, Turned, now};
+use super::keeper::{Keeper, Message};
 use super::options::{BackendOptions, OptionError};
-use super::status::{BackendStatus, BreakerState, Closed, Totals};
+use super::status::{BackendStatus, Closed};
 
-/// A backend's connections. Cheap to clone.
+/// A backend's warm connections. Cheap to clone; when the last clone is dropped the pool ends as with
+/// [`close`](Self::close), without waiting.
+///
+/// It keeps `min_idle` of them ready, grows up to `max_size` as requests come, and lets those go that are unused, too old, or
+/// do not answer pings. What the backend does to an idle connection is noticed when it happens. Requests are served strictly
+/// first come, first served.
 #[derive(Clone)]
 pub struct BackendPool {
+    handle: Arc<Handle>,
+}
+
+/// Ends the pool when the last [`BackendPool`] goes.
+struct Handle {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    address: BackendAddress,
-    options: BackendOptions,
-    dialer: Arc<dyn Dial>,
-    in_use: AtomicU32,
-    opened: AtomicU64,
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inner.slots.close();
+        self.inner.tell_keeper(Message::Shutdown);
+    }
 }
 
 impl BackendPool {
@@ -44,146 +58,170 @@ impl BackendPool {
         dialer: Arc<dyn Dial>,
     ) -> Result<Self, OptionError> {
         options.check()?;
-        let inner = Inner {
-            address,
-            options,
-            dialer,
-            in_use: AtomicU32::new(0),
-            opened: AtomicU64::new(0),
+        let (keeper, messages) = mpsc::unbounded_channel();
+        let nudge = Arc::new(Notify::new());
+        let to_keeper = ToKeeper {
+            messages: keeper.clone(),
+            nudge: Arc::clone(&nudge),
         };
+        let (slots, leases) = Slots::new(options.max_size, Box::new(to_keeper));
+        let outside = Box::new(Outside(address.clone()));
+        let parts = Parts {
+            slots,
+            planner: Planner::new(planner_options(&options)),
+            breaker: Breaker::new(options.breaker, outside)?,
+            keeper,
+            nudge,
+        };
+        let inner = Arc::new(Inner::new(address, options, dialer, parts));
+        tokio::spawn(Keeper::new(Arc::clone(&inner), messages, leases).run());
         Ok(BackendPool {
-            inner: Arc::new(inner),
+            handle: Arc::new(Handle { inner }),
         })
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.handle.inner
     }
 
     /// Which backend.
     pub fn address(&self) -> &BackendAddress {
-        &self.inner.address
+        &self.inner().address
+    }
+
+    /// The knobs it was started with.
+    pub fn options(&self) -> &BackendOptions {
+        &self.inner().options
     }
 
     /// Borrows a connection, waiting up to `borrow_timeout`.
     ///
+    /// While the backend is known to have failed it is dialled for this all the same, ten times a second at most; requests in
+    /// between are told of the last failure at once.
+    ///
     /// # Errors
     ///
-    /// [`BorrowError`] says which.
+    /// [`BorrowError::TimedOut`]; [`BorrowError::Failed`] as soon as a dial has failed and no connection is there that could
+    /// come back; [`BorrowError::Closed`].
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future leaves the queue; a connection granted in that instant goes to the next request. Dials are never
+    /// a request's own, so none is wasted.
     pub async fn borrow(&self) -> Result<Borrowed, BorrowError> {
+        tokio::task::coop::consume_budget().await;
+        let mut borrowed = Borrowed::begin(Arc::clone(self.inner()));
+        if borrowed.take_idle() {
+            return Ok(borrowed);
+        }
+        let (began, deadline) = self.times();
+        match borrowed.wait(deadline).await {
+            Ok(()) => Ok(borrowed),
+            Err(rejected) => Err(self.error(&rejected, began)),
+        }
+    }
+
+    /// As [`borrow`](Self::borrow), but a connection that is dialled for this request. Where all are in use it is one that
+    /// has just come back.
+    ///
+    /// # Errors
+    ///
+    /// As [`borrow`](Self::borrow).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`borrow`](Self::borrow).
+    pub async fn borrow_fresh(&self) -> Result<Borrowed, BorrowError> {
+        tokio::task::coop::consume_budget().await;
+        let mut borrowed = Borrowed::begin(Arc::clone(self.inner()));
+        let (began, deadline) = self.times();
+        match borrowed.wait_fresh(deadline).await {
+            Ok(()) => Ok(borrowed),
+            Err(rejected) => Err(self.error(&rejected, began)),
+        }
+    }
+
+    fn times(&self) -> (Instant, Instant) {
         let began = Instant::now();
-        let deadline = began + self.inner.options.borrow_timeout;
+        (began, began + self.options().borrow_timeout)
+    }
+
+    fn error(&self, rejected: &Rejected<Turned>, began: Instant) -> BorrowError {
         let unavailable = || {
             Arc::new(Unavailable {
                 waited: began.elapsed(),
                 backends: vec![self.status()],
             })
         };
-        let dial = self.inner.dialer.dial(&self.inner.address, deadline);
-        let io = match timeout_at(deadline, dial).await {
-            Ok(Ok(io)) => io,
-            Ok(Err(_)) => return Err(BorrowError::Failed(unavailable())),
-            Err(_) => return Err(BorrowError::TimedOut(unavailable())),
-        };
-        self.inner.in_use.fetch_add(1, Ordering::Relaxed);
-        self.inner.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(Borrowed {
-            pool: self.clone(),
-            io,
-        })
-    }
-
-    /// As [`borrow`](Self::borrow), but a connection that was dialled for it.
-    ///
-    /// # Errors
-    ///
-    /// [`BorrowError`] says which.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost by dropping the future.
-    pub async fn borrow_fresh(&self) -> Result<Borrowed, BorrowError> {
-        self.borrow().await
+        match rejected {
+            Rejected::TimedOut => {
+                Counters::add(&self.inner().counters.timeouts);
+                BorrowError::TimedOut(unavailable())
+            }
+            Rejected::Failed(_) => BorrowError::Failed(unavailable()),
+            Rejected::Closed => BorrowError::Closed,
+        }
     }
 
     /// What the backend looks like now.
     pub fn status(&self) -> BackendStatus {
-        BackendStatus {
-            address: self.inner.address.clone(),
-            in_flight: u64::from(self.inner.in_use.load(Ordering::Relaxed)),
-            handled: 0,
-            failed: 0,
-            max_size: self.inner.options.max_size,
-            idle: 0,
-            in_use: self.inner.in_use.load(Ordering::Relaxed),
-            opening: 0,
-            closing: 0,
-            waiting: 0,
-            breaker: BreakerState::Closed,
-            left_out_for: None,
-            last_error: None,
-            totals: Totals::default(),
-        }
+        self.inner().status()
     }
 
-    /// Ends the pool.
+    /// Ends the pool: waiting and later requests fail with [`BorrowError::Closed`], idle connections are closed, borrowed ones
+    /// when they come back. Waits until every socket is closed, for `grace` at most; goodbyes still under way are then cut
+    /// short, and what requests have is left to them.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the pool ending by itself.
-    pub async fn close(&self, _grace: Duration) -> Closed {
-        Closed {
-            still_out: self.inner.in_use.load(Ordering::Relaxed),
-            took: Duration::ZERO,
-        }
+    pub async fn close(&self, grace: Duration) -> Closed {
+        close(self.inner(), grace).await
+    }
+}
+
+/// Ends a pool; see [`BackendPool::close`].
+pub(super) async fn close(inner: &Inner, grace: Duration) -> Closed {
+    let began = now();
+    inner.slots.close();
+    inner.tell_keeper(Message::Shutdown);
+    let mut drained = inner.drained.subscribe();
+    if timeout(grace, drained.wait_for(|drained| *drained))
+        .await
+        .is_err()
+    {
+        inner.tell_keeper(Message::Cut);
+    }
+    Closed {
+        still_out: inner.status().in_use,
+        took: now().saturating_duration_since(began),
+    }
+}
+
+fn planner_options(options: &BackendOptions) -> PlannerOptions {
+    // A life is shorter than the longest by its jitter, where the planner has one longer than the shortest.
+    let jitter = |life: Duration| life.mul_f64(options.lifetime_jitter);
+    PlannerOptions {
+        size: options.max_size,
+        min_idle: options.min_idle,
+        idle_timeout: options.idle_timeout,
+        max_lifetime: options.max_lifetime.map(|life| life - jitter(life)),
+        lifetime_jitter: options.max_lifetime.map(jitter).unwrap_or_default(),
+        // A backend is one host: nothing is ever moved elsewhere, and there is no login or hook.
+        rebalance_interval: Duration::MAX,
+        rebalance_batch: 1,
+        login_backoff_max: options.failed_backend_delay,
+        not_ready_max: options.failed_backend_delay,
+        hook_keep_off: Duration::ZERO,
+        max_dials: options.max_dials,
+        refill_delay: options.failed_backend_delay,
+        return_cancel_after: options.close_timeout,
+        return_timeout: options.close_timeout,
     }
 }
 
 impl fmt::Debug for BackendPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("BackendPool").field(&self.status()).finish()
-    }
-}
-
-/// A borrowed connection. Dropped, it is closed, unless nothing was done with it; [`release`](Self::release) gives it back
-/// for the next request.
-#[must_use = "dropping it gives the connection up"]
-pub struct Borrowed {
-    pool: BackendPool,
-    io: BackendIo,
-}
-
-impl Borrowed {
-    /// The stream.
-    pub fn io(&mut self) -> &mut BackendIo {
-        &mut self.io
-    }
-
-    /// Whether it has served a request before, so that its peer may have closed it in the meantime.
-    pub fn is_reused(&self) -> bool {
-        false
-    }
-
-    /// Which backend it goes to.
-    pub fn address(&self) -> &BackendAddress {
-        &self.pool.inner.address
-    }
-
-    /// Gives the connection back for the next request: the last answer has been read to its end, and nothing else was sent.
-    pub fn release(self) {}
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        self.pool.inner.in_use.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl fmt::Debug for Borrowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Borrowed")
-            .field("backend", self.address())
-            .field("is_reused", &self.is_reused())
-            .finish_non_exhaustive()
     }
 }
