@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::echo::arguments::EchoArguments;
 use crate::load::arguments::LoadArguments;
+use crate::route::arguments::RouteArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +43,8 @@ pub enum Command {
     Bench(BenchArguments),
     /// Show what a connection string means, as JSON, without its secrets.
     Url(UrlArguments),
+    /// Route requests from many clients to backends that speak length-prefixed frames, over warm connections.
+    Route(RouteArguments),
     /// Be a backend that sends every length-prefixed frame back, or fails to in a way that is asked for.
     Echo(EchoArguments),
     /// Send length-prefixed requests to a router or a backend, and account for every answer.

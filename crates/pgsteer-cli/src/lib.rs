@@ -18,9 +18,12 @@ pub mod load;
 pub mod logging;
 pub mod output;
 pub mod pieces;
+pub mod route;
 pub mod sockets;
 pub mod topology;
 pub mod url;
+
+use tokio::runtime::Runtime;
 
 use arguments::Command;
 use exit::Failure;
@@ -39,14 +42,18 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match tokio::runtime::Runtime::new() {
+    let runtime = match &command {
+        Command::Route(arguments) => route::runtime(arguments),
+        _ => Runtime::new().map_err(|error| Failure::work(format!("cannot start: {error}"))),
+    };
+    match runtime {
         Ok(runtime) => {
             let code = ended(runtime.block_on(run(command)));
             // A look-up that hangs in the system's resolver must not keep the process.
             runtime.shutdown_background();
             code
         }
-        Err(error) => Failure::work(format!("cannot start: {error}")).report(),
+        Err(failure) => failure.report(),
     }
 }
 
@@ -64,6 +71,7 @@ async fn run(command: Command) -> Result<(), Failure> {
             bench::run(&arguments, &mut output, &interrupt).await
         }
         Command::Url(arguments) => url::run(&arguments, &mut output),
+        Command::Route(arguments) => route::run(&arguments, &mut output, &interrupt).await,
         Command::Echo(arguments) => {
             logging::to_stderr();
             echo::run(&arguments, &mut output, &interrupt).await

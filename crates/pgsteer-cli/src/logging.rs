@@ -8,7 +8,13 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// Logs to standard error. Does nothing if a log is already set up.
 pub fn to_stderr() {
-    let filter = filter("warn");
+    to_stderr_at("warn");
+}
+
+/// Logs to standard error what these directives say, unless RUST_LOG says otherwise. Does nothing if a log is already set
+/// up.
+pub fn to_stderr_at(directives: &str) {
+    let filter = filter(directives);
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)

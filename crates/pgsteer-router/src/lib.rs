@@ -6,6 +6,13 @@
 //!
 //! - [`frame`] is the wire format.
 //! - [`backend`] is one backend's pool of connections, and the set of backends that requests are spread over.
+//! - [`server`] is the router itself, between clients and backends; [`tls`] is TLS on either side.
+//! - [`config`] is a router's configuration as people write it.
 
+mod admin;
 pub mod backend;
+pub mod config;
 pub mod frame;
+mod metrics;
+pub mod server;
+pub mod tls;

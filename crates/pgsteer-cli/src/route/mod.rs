@@ -1,0 +1,162 @@
+//! `pgsteer route`: the router as a service, with its signals.
+
+pub mod arguments;
+
+use std::fs;
+use std::io;
+use std::thread;
+
+use pgsteer_router::config::{Config, ConfigError, Given, LogLevel, Source};
+use pgsteer_router::server::{Router, StartError};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::descriptors;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::logging;
+use crate::output::Output;
+use arguments::RouteArguments;
+
+/// The configuration that a command line and its file come to.
+///
+/// # Errors
+///
+/// A file that cannot be read, and whatever is wrong with an option.
+pub fn configure(arguments: &RouteArguments) -> Result<Config, Failure> {
+    let mut given = Given::default();
+    if let Some(path) = &arguments.config {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("--config {name}: it cannot be read: {error}")))?;
+        given.file(&name, &text)?;
+    }
+    for (name, value) in &arguments.given {
+        given.set(Source::Flag, name, value)?;
+    }
+    Ok(given.finish()?)
+}
+
+/// The threads that the router runs on.
+///
+/// # Errors
+///
+/// As [`configure`]; a system that gives no threads.
+pub fn runtime(arguments: &RouteArguments) -> Result<Runtime, Failure> {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    let threads = configure(arguments)?.threads.unwrap_or_else(cores);
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let built = builder.worker_threads(threads).enable_all().build();
+    built.map_err(|error| Failure::work(format!("cannot start: {error}")))
+}
+
+/// Routes until interrupted, then drains.
+///
+/// # Errors
+///
+/// As [`configure`]; an address that cannot be bound, a certificate that cannot be used; requests that were dropped because
+/// the grace was over.
+pub async fn run(
+    arguments: &RouteArguments,
+    output: &mut Output,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
+    let config = configure(arguments)?;
+    let level = match config.log_level {
+        LogLevel::Error => "error".to_owned(),
+        level => {
+            let level = level.as_str();
+            format!("warn,pgsteer_router={level},pgsteer_cli={level}")
+        }
+    };
+    logging::to_stderr_at(&level);
+    descriptors::raise_limit();
+    let mut hangups = Hangups::listen().map_err(Failure::work)?;
+    let mut grace = config.shutdown_grace;
+    let router = Router::start(config.router).await?;
+    output.line(format!("listening on {}", router.local_addr()))?;
+    if let Some(address) = router.metrics_addr() {
+        output.line(format!("metrics on {address}"))?;
+    }
+    loop {
+        tokio::select! {
+            biased;
+            () = interrupt.asked() => break,
+            () = hangups.next() => match reload(arguments, &router).await {
+                Ok(config) => {
+                    grace = config.shutdown_grace;
+                    tracing::info!("the configuration and the certificates have been read again");
+                }
+                Err(why) => tracing::error!("the new configuration is refused, the old one stays: {why}"),
+            },
+        }
+    }
+    tracing::info!("draining, for {grace:?} at most");
+    let drained = router.shutdown(grace).await;
+    let told = router.totals();
+    tracing::info!(
+        "ended after {:.1?}: {} requests in all, {} answered, {} answered with an error, {} dropped",
+        drained.took,
+        told.requests,
+        told.answered,
+        told.answered_with_errors(),
+        told.dropped
+    );
+    match drained.dropped {
+        0 => Ok(()),
+        1 => Err(Failure::work("the grace was over: 1 request was dropped")),
+        dropped => Err(Failure::work(format!(
+            "the grace was over: {dropped} requests were dropped"
+        ))),
+    }
+}
+
+async fn reload(arguments: &RouteArguments, router: &Router) -> Result<Config, String> {
+    let config = configure(arguments).map_err(|failure| match failure {
+        Failure::Usage(why) | Failure::Work(why) => why,
+        Failure::Output(error) => error.to_string(),
+    })?;
+    let reloaded = router.reload(config.router.clone()).await;
+    reloaded.map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::Usage(error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Backends(_) | StartError::Option(_) => Failure::Usage(error.to_string()),
+            error => Failure::Work(error.to_string()),
+        }
+    }
+}
+
+/// SIGHUP, where there is such a thing.
+struct Hangups {
+    #[cfg(unix)]
+    signal: tokio::signal::unix::Signal,
+}
+
+impl Hangups {
+    fn listen() -> io::Result<Self> {
+        Ok(Hangups {
+            #[cfg(unix)]
+            signal: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if self.signal.recv().await.is_some() {
+            return;
+        }
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,190 @@
+//! The listening socket: binding it, accepting from it, and closing it without losing whom the kernel has accepted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::connection;
+use super::shared::Shared;
+use super::spare::Shortage;
+
+/// How long a client may be silent before the system asks whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Listens on the first address of `place` that can be bound.
+///
+/// Options that a client's socket should have are set on the listening one, from which Linux hands them down: that saves
+/// system calls for each client.
+pub(crate) async fn bind(place: &str, backlog: u32) -> io::Result<TcpListener> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in tokio::net::lookup_host(place).await? {
+        match bind_to(address, backlog) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn bind_to(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    set_options(&socket)?;
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    socket.set_nonblocking(true)?;
+    TcpListener::from_std(socket.into())
+}
+
+fn set_options(socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))
+}
+
+/// Accepts clients until it is told to stop; then those whom the kernel has accepted by then, and closes the socket.
+pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+    let mut door = Door {
+        spare: spare(&listener),
+        shortage: Shortage::default(),
+    };
+    let most = || shared.options.load().max_connections as usize;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            () = shared.clients.fewer_than(most) => {}
+        }
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((socket, _)) => {
+                door.accepted();
+                welcome(socket, &shared);
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) => {
+                let rest = door.failed(&listener, &shared, &error);
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => break,
+                    () = tokio::time::sleep(rest) => {}
+                }
+            }
+        }
+    }
+    accept_the_last(listener, &shared).await;
+}
+
+/// The client went before it was accepted.
+fn is_the_clients(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
+}
+
+/// Whom the kernel has accepted was accepted. Nobody else gets in: what is sent to the socket from now on is thrown away,
+/// so that no connection is established between the last accept and the close.
+async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    #[cfg(target_os = "linux")]
+    {
+        // A filter that keeps nothing of any packet.
+        const RETURN: u16 = 0x06;
+        let nothing = socket2::SockFilter::new(RETURN, 0, 0, 0);
+        if let Err(error) = SockRef::from(&listener).attach_filter(&[nothing]) {
+            tracing::debug!("the listening socket cannot be shut before it is closed: {error}");
+        }
+    }
+    loop {
+        let most = || shared.options.load().max_connections as usize;
+        shared.clients.fewer_than(most).await;
+        match listener.accept() {
+            Ok((socket, _)) => {
+                #[cfg(target_os = "linux")]
+                let _ = SockRef::from(&socket).detach_filter();
+                let socket = socket
+                    .set_nonblocking(true)
+                    .and_then(|()| TcpStream::from_std(socket));
+                if let Ok(socket) = socket {
+                    welcome(socket, shared);
+                }
+            }
+            Err(error) if is_the_clients(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+/// Gives a client a task of its own.
+fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
+    #[cfg(not(target_os = "linux"))]
+    if set_options(&SockRef::from(&socket)).is_err() {
+        return;
+    }
+    shared.metrics.accepted.inc();
+    let place = shared.clients.enrol();
+    let work = Arc::clone(shared);
+    match shared.tls.load_full() {
+        None => drop(tokio::spawn(place.watch(connection::in_clear(socket, work)))),
+        Some(config) => drop(tokio::spawn(
+            place.watch(connection::encrypted(socket, config, work)),
+        )),
+    }
+}
+
+/// What is kept for the time when there are no descriptors.
+struct Door {
+    spare: Option<Socket>,
+    shortage: Shortage,
+}
+
+/// A descriptor that can be given up.
+fn spare(listener: &TcpListener) -> Option<Socket> {
+    SockRef::from(listener).try_clone().ok()
+}
+
+impl Door {
+    fn accepted(&mut self) {
+        if let Some(over) = self.shortage.accepted(Instant::now()) {
+            tracing::info!(
+                "clients are accepted again after {:.1?}; {} were turned away",
+                over.lasted,
+                over.turned_away
+            );
+        }
+    }
+
+    /// How long to rest.
+    fn failed(&mut self, listener: &TcpListener, shared: &Shared, error: &io::Error) -> Duration {
+        let advice = self.shortage.failed(Instant::now());
+        if advice.tell {
+            tracing::warn!(
+                "no client can be accepted: {error}; raise the limit of open files, or lower max-connections"
+            );
+        }
+        if advice.turn_away {
+            self.spare = None;
+            if let Some(Ok(_closed)) = listener.accept().now_or_never() {
+                self.shortage.turned_away();
+                shared.metrics.turned_away.inc();
+            }
+            self.spare = spare(listener);
+        }
+        advice.rest
+    }
+}
