@@ -57,11 +57,23 @@ impl<At> Candidate<At> {
 pub struct Picked {
     /// The place of the backend.
     pub place: usize,
+    /// How many requests it had in flight when it was looked at. Whoever counts itself in can see whether that is still so,
+    /// and choose again if somebody else was faster. `None` if it is left out, as they all are, and is to be tried all the same.
+    pub in_flight: Option<u64>,
+}
+
+impl Picked {
     /// Whether it is left out, as they all are, and is to be tried all the same.
-    pub anyway: bool,
+    pub fn is_anyway(&self) -> bool {
+        self.in_flight.is_none()
+    }
 }
 
 /// Chooses among `count` backends by what `look` says of each; `None` is one that is not to be chosen, as it has been tried.
+///
+/// The rule is the load as it is, without the request that is to come. So while few requests are in flight those of little
+/// weight get more than their share: of four in flight at weights 1, 2 and 5 one is at the first. The more there are, the closer
+/// the shares.
 ///
 /// Where several are equally good, each comes up as often as its weight says, and never long in a row. A choice that
 /// depended on place would send all light traffic to the first backend.
@@ -94,14 +106,18 @@ pub fn pick<At: Ord>(
         }
     }
     let Some(best) = best else {
-        return oldest.map(|(place, _)| Picked { place, anyway: true });
+        return oldest.map(|(place, _)| Picked {
+            place,
+            in_flight: None,
+        });
     };
-    let place = if best.is_tied {
+    let (place, load) = if best.is_tied {
         one_of_tied(best, count, look, turns.next(best.group, best.weight))
     } else {
-        best.first
+        (best.first, best.load)
     };
-    Some(Picked { place, anyway: false })
+    let in_flight = Some(load.in_flight);
+    Some(Picked { place, in_flight })
 }
 
 /// The best so far, and those that are as good.
@@ -141,7 +157,7 @@ fn one_of_tied<At>(
     count: usize,
     look: impl Fn(usize) -> Option<Candidate<At>>,
     position: u64,
-) -> usize {
+) -> (usize, Load) {
     let mut before = 0_u64;
     for place in best.first..count {
         let Some(Candidate::Serving(load)) = look(place) else {
@@ -150,10 +166,10 @@ fn one_of_tied<At>(
         if load.compare(&best.load) == Ordering::Equal {
             before = before.saturating_add(u64::from(load.weight.get()));
             if position < before {
-                return place;
+                return (place, load);
             }
         }
     }
     // Somebody else has chosen meanwhile and the tie is no more.
-    best.first
+    (best.first, best.load)
 }

@@ -27,10 +27,12 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// A request that is now counted, and has no connection yet.
+    /// A request that has no connection yet, and is counted from now on, if it is not already.
     #[inline]
-    pub(super) fn begin(pool: Arc<Inner>) -> Self {
-        pool.in_flight.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn begin(pool: Arc<Inner>, is_counted: bool) -> Self {
+        if !is_counted {
+            pool.in_flight.fetch_add(1, Ordering::Relaxed);
+        }
         Borrowed {
             pool,
             lease: None,

@@ -136,7 +136,7 @@ impl Surroundings<Turned> for Outside {
     fn tell(&self, event: &Event<Turned>) {
         let backend = &self.0;
         match event {
-            Event::Opened(opened) if opened.trips == 1 => {
+            Event::Opened(opened) if opened.is_news() => {
                 tracing::warn!(target: "pgsteer::router", %backend, window = ?opened.window,
                     "the circuit breaker is open: {}", opened.last_error);
             }
@@ -206,6 +206,15 @@ impl Inner {
             capacity: u64::from(capacity),
         };
         Candidate::new(load, (failed_at != 0).then_some(failed_at))
+    }
+
+    /// Counts a request in, unless the number is not any more what it was seen to be.
+    #[inline]
+    pub(super) fn count_in(&self, seen: u64) -> bool {
+        let next = seen.saturating_add(1);
+        self.in_flight
+            .compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[inline]

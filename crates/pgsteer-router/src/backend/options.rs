@@ -7,7 +7,7 @@ use pgsteer_core::breaker::BadOption;
 pub use pgsteer_core::breaker::BreakerOptions;
 
 const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The knobs of one backend's pool.
 ///

@@ -16,7 +16,7 @@ use super::dial::Dial;
 use super::error::{BorrowError, Unavailable};
 use super::inner::{Counters, Inner, Outside, Parts, ToKeeper, Turned, now};
 use super::keeper::{Keeper, Message};
-use super::options::{BackendOptions, OptionError};
+use super::options::{BackendOptions, BreakerOptions, LONGEST, OptionError};
 use super::status::{BackendStatus, Closed};
 
 /// A backend's warm connections. Cheap to clone; when the last clone is dropped the pool ends as with
@@ -69,7 +69,7 @@ impl BackendPool {
         let parts = Parts {
             slots,
             planner: Planner::new(planner_options(&options)),
-            breaker: Breaker::new(options.breaker, outside)?,
+            breaker: Breaker::new(breaker_options(&options), outside)?,
             keeper,
             nudge,
         };
@@ -110,7 +110,7 @@ impl BackendPool {
     /// a request's own, so none is wasted.
     pub async fn borrow(&self) -> Result<Borrowed, BorrowError> {
         tokio::task::coop::consume_budget().await;
-        let mut borrowed = Borrowed::begin(Arc::clone(self.inner()));
+        let mut borrowed = Borrowed::begin(Arc::clone(self.inner()), false);
         if borrowed.take_idle() {
             return Ok(borrowed);
         }
@@ -133,7 +133,7 @@ impl BackendPool {
     /// As [`borrow`](Self::borrow).
     pub async fn borrow_fresh(&self) -> Result<Borrowed, BorrowError> {
         tokio::task::coop::consume_budget().await;
-        let mut borrowed = Borrowed::begin(Arc::clone(self.inner()));
+        let mut borrowed = Borrowed::begin(Arc::clone(self.inner()), false);
         let (began, deadline) = self.times();
         match borrowed.wait_fresh(deadline).await {
             Ok(()) => Ok(borrowed),
@@ -195,6 +195,15 @@ pub(super) async fn close(inner: &Inner, grace: Duration) -> Closed {
     Closed {
         still_out: inner.status().in_use,
         took: now().saturating_duration_since(began),
+    }
+}
+
+/// A probe is a dial and a ping: it is not to be taken for lost while they may still go on.
+fn breaker_options(options: &BackendOptions) -> BreakerOptions {
+    let least = options.connect_timeout + options.health_check_timeout + Duration::from_secs(1);
+    BreakerOptions {
+        probe_lease: options.breaker.probe_lease.max(least).min(LONGEST),
+        ..options.breaker
     }
 }
 

@@ -28,6 +28,7 @@ pub const SECOND: Duration = Duration::from_secs(1);
 pub enum Door {
     Open,
     Refuse,
+    RefuseAfter(Duration),
     /// The dial is never answered.
     Hang,
     /// The dial takes so long.
@@ -192,6 +193,10 @@ impl Dial for World {
             match door {
                 Door::Open => {}
                 Door::Refuse => return Err(io::ErrorKind::ConnectionRefused.into()),
+                Door::RefuseAfter(time) => {
+                    tokio::time::sleep(time).await;
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
                 Door::Hang => std::future::pending().await,
                 Door::Slow(time) => tokio::time::sleep(time).await,
                 Door::Panic => panic!("the dialer panics on purpose"),

@@ -12,9 +12,9 @@ use crate::backend::inner::{Counters, now};
 const LEAST_REST: Duration = Duration::from_millis(100);
 
 impl Keeper {
-    /// A connection has opened, and has answered a ping if the backend had failed.
+    /// A connection has opened, and has answered a ping if the backend had failed. Requests that have failed meanwhile go on
+    /// counting: a backend may let itself be dialled and answer nobody.
     pub(super) fn found_well(&mut self) {
-        self.pool.streak.reset();
         self.standing.found_well(now());
         self.probe_at = None;
         self.weigh_up();

@@ -13,6 +13,9 @@ use crate::backend::error::{BorrowError, Unavailable};
 use crate::backend::inner::{Counters, Inner};
 use crate::backend::pool::BackendPool;
 
+/// How often a choice is made again because somebody was faster with the chosen one.
+const RACES: usize = 4;
+
 /// What kind of connection a request wants, and from whom it wants none.
 #[derive(Clone, Copy)]
 struct Wish<'a> {
@@ -186,7 +189,8 @@ fn outcome_of(tried: &[Tried], pool: &BackendPool) -> Option<Outcome> {
 }
 
 impl Shared {
-    /// Chooses among those that are acceptable, and counts the request in there. Loads of atomics, no lock.
+    /// Chooses among those that are acceptable, and counts the request in there. Loads of atomics, no lock; again if somebody
+    /// was faster, but not for ever.
     #[inline]
     fn choose(&self, acceptable: impl Fn(&BackendPool) -> bool) -> Option<Borrowed> {
         let list = self.list.load();
@@ -194,8 +198,20 @@ impl Shared {
             let pool = list.get(place).filter(|pool| acceptable(pool))?;
             Some(pool.inner().candidate())
         };
+        for _ in 0..RACES {
+            let picked = pick(list.len(), look, &self.turns)?;
+            let pool = list.get(picked.place)?.inner();
+            let was_first = picked.in_flight.is_none_or(|seen| pool.count_in(seen));
+            if was_first {
+                let counted = !picked.is_anyway();
+                return Some(Borrowed::begin(Arc::clone(pool), counted));
+            }
+        }
         let picked = pick(list.len(), look, &self.turns)?;
-        Some(Borrowed::begin(Arc::clone(list.get(picked.place)?.inner())))
+        Some(Borrowed::begin(
+            Arc::clone(list.get(picked.place)?.inner()),
+            false,
+        ))
     }
 
     /// How long a request waits at this backend: half of what is left if another serves, an equal part if all have failed,
