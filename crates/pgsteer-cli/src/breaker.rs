@@ -13,6 +13,8 @@ pub struct BreakerFigures {
     streak: u32,
     /// Windows in this outage.
     trips: u32,
+    /// How often it has opened since it was made.
+    outages: u64,
     /// Until somebody may dial; `null` while it is closed.
     retry_after_ms: Option<u64>,
     /// Why the last pass failed; `null` while it is closed.
@@ -30,6 +32,7 @@ impl BreakerFigures {
             },
             streak: status.streak,
             trips: status.trips,
+            outages: status.outages,
             retry_after_ms: status
                 .retry_after
                 .map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),

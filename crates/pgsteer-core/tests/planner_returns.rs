@@ -87,7 +87,7 @@ fn what_follows_a_return() {
         (
             ReturnReason::Refused,
             Mark::None,
-            vec![close(CloseReason::Discarded)],
+            vec![close(CloseReason::Refused)],
         ),
         (
             ReturnReason::Retired,

@@ -24,7 +24,7 @@ pub use pgsteer_core::hosts::{
 };
 pub use pgsteer_core::topology::{Placement, TopologyKeys};
 pub use pool::{
-    Candidate, Closed, Conn, ConnRef, ConnectionEnd, EndCause, GenericClient, Get, GetRef, Holder,
+    Candidate, Closed, Closes, Conn, ConnRef, ConnectionEnd, EndCause, GenericClient, Get, GetRef, Holder,
     HookFailed, HookFailure, LastEnd, Pool, Status, Totals, TransactionStatus,
 };
 pub use tokio_postgres;

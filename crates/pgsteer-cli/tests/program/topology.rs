@@ -210,6 +210,7 @@ fn watch_tells_that_the_breaker_has_opened_and_why() {
     let look: Value = serde_json::from_str(&open.expect("it opens")).expect("JSON");
     let breaker = &look["breaker"];
     assert_eq!(breaker["trips"], json!(1), "{breaker}");
+    assert_eq!(breaker["outages"], json!(1), "{breaker}");
     assert!(breaker["retry_after_ms"].as_u64() <= Some(1200), "{breaker}");
     assert!(
         breaker["last_error"]

@@ -68,6 +68,10 @@ impl Checkout<'_> {
                 }
                 Poll::Ready(Ok(lease)) => {
                     if let Some(lease) = self.pool.attend(lease, self.at) {
+                        #[cfg(feature = "metrics")]
+                        self.pool
+                            .labels
+                            .waited(super::now().saturating_duration_since(since));
                         return Poll::Ready(Ok(lease));
                     }
                     // To the end of the queue: its place went with the connection that was refused.

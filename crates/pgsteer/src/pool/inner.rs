@@ -11,6 +11,7 @@ use pgsteer_core::pool::planner::{Planner, PoolView};
 use pgsteer_core::pool::{self, GivenBack, Lease, Session, Slots};
 use tokio::sync::{Notify, mpsc, watch};
 
+use super::closes;
 use super::ends::{ConnectionEnd, Ends};
 use super::holders::Holders;
 use super::hooks::HookFailed;
@@ -136,6 +137,9 @@ pub(super) struct Inner {
     pub(super) closed: watch::Sender<bool>,
     /// Set when the last connection is gone after a shutdown.
     pub(super) drained: watch::Sender<bool>,
+    /// How its numbers are told from those of other pools.
+    #[cfg(feature = "metrics")]
+    pub(super) labels: Arc<super::metrics::Labels>,
 }
 
 /// The counters behind [`Totals`].
@@ -153,6 +157,9 @@ pub(super) struct Counters {
     pub(super) cut: AtomicU64,
     pub(super) timeouts: AtomicU64,
     pub(super) circuit_open: AtomicU64,
+    pub(super) transactions_retried: AtomicU64,
+    pub(super) commits_unknown: AtomicU64,
+    pub(super) closes: closes::Counts,
 }
 
 impl Counters {
@@ -175,6 +182,9 @@ impl Counters {
             cut: read(&self.cut),
             timeouts: read(&self.timeouts),
             circuit_open: read(&self.circuit_open),
+            transactions_retried: read(&self.transactions_retried),
+            commits_unknown: read(&self.commits_unknown),
+            closes: self.closes.read(),
         }
     }
 }

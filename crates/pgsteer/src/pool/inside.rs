@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::Pool;
 use super::checkout::Get;
 use super::guard::Conn;
+use super::inner::Counters;
 use crate::config::Settings;
 use crate::dial::Wire;
 use crate::error::Error;
+use crate::transaction::AttemptEnd;
 
 impl Pool {
     pub(crate) fn settings(&self) -> &Settings {
@@ -24,6 +26,17 @@ impl Pool {
     /// A random number.
     pub(crate) fn draw(&self) -> u64 {
         self.inner().cluster.shared().draw()
+    }
+
+    /// An attempt at a transaction is over: `again` if another one follows.
+    pub(crate) fn count_attempt(&self, end: AttemptEnd, again: bool) {
+        let counters = &self.inner().counters;
+        if again {
+            Counters::add(&counters.transactions_retried);
+        }
+        if end == AttemptEnd::OutcomeUnknown {
+            Counters::add(&counters.commits_unknown);
+        }
     }
 
     /// A checkout on behalf of code at `at`.

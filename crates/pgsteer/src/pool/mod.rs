@@ -6,6 +6,7 @@ mod bound;
 mod cached;
 mod calls;
 mod checkout;
+mod closes;
 mod diagnosis;
 mod ends;
 mod generic;
@@ -15,6 +16,8 @@ mod hooks;
 mod inner;
 mod inside;
 mod keeper;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod opener;
 mod query;
 mod recycle;
@@ -37,6 +40,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 pub use before_checkout::Candidate;
 pub use checkout::{Get, GetRef};
+pub use closes::Closes;
 pub use ends::{ConnectionEnd, EndCause, LastEnd};
 pub use generic::GenericClient;
 pub use guard::{Conn, ConnRef, TransactionStatus};
@@ -207,8 +211,12 @@ impl Pool {
             closed: watch::Sender::new(false),
             membership,
             cluster,
+            #[cfg(feature = "metrics")]
+            labels: Arc::new(metrics::Labels::new(&settings)),
             settings,
         });
+        #[cfg(feature = "metrics")]
+        metrics::watch(&inner);
         tokio::spawn(keeper::Keeper::new(inner.clone(), messages, leases).run());
         Ok(Pool {
             handle: Arc::new(Handle { inner }),

@@ -37,9 +37,16 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
         purpose: Purpose::Pool,
     };
     let shared = report.pool.cluster.shared().clone();
+    #[cfg(feature = "metrics")]
+    let began = super::now();
     match shared.open(wanted).await {
         Ok(opened) => {
             let opened_at = super::now();
+            #[cfg(feature = "metrics")]
+            report
+                .pool
+                .labels
+                .connected(opened_at.saturating_duration_since(began));
             let opened = match prepared(&report.pool, opened).await {
                 Ok(opened) => opened,
                 Err(failed) => return report.tell(Message::HookFailed { slot, epoch, failed }),

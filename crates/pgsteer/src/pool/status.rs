@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pgsteer_core::host::HostKey;
 
+use super::closes::Closes;
 use super::ends::LastEnd;
 use super::holders::Holder;
 use crate::cluster::BreakerStatus;
@@ -70,6 +71,12 @@ pub struct Totals {
     pub timeouts: u64,
     /// Checkouts turned away at once because nothing was to be dialled.
     pub circuit_open: u64,
+    /// Attempts at a transaction that were followed by another one.
+    pub transactions_retried: u64,
+    /// Transactions of which it is not known whether they are committed.
+    pub commits_unknown: u64,
+    /// Connections that are no more, by reason.
+    pub closes: Closes,
 }
 
 /// What [`Pool::close`](super::Pool::close) left behind.

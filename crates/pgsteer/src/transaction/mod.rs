@@ -158,6 +158,7 @@ where
         let again = ended.end.may_be_tried_again() && number < options.attempts;
         let rest =
             again.then(|| pgsteer_core::transaction::back_off(number, options.max_backoff, pool.draw()));
+        pool.count_attempt(ended.end, again);
         if let Some(hook) = &options.on_attempt {
             hook(&Attempt {
                 number,

@@ -17,6 +17,7 @@ mod avoiding_failures;
 mod bounds;
 mod breaker;
 mod cancellation;
+mod closes;
 mod cold_standby;
 mod dying;
 mod ending;

@@ -41,7 +41,7 @@ impl Planner {
             ReturnReason::Refused => {
                 // An application that refuses whatever comes must not have hosts dialled in a circle.
                 self.count_death(connection.opened_at, now);
-                self.close_owned(slot, connection, CloseReason::Discarded, now);
+                self.close_owned(slot, connection, CloseReason::Refused, now);
             }
             ReturnReason::Retired => match self.reason_to_go(&connection, now) {
                 Some(reason) => self.close_owned(slot, connection, reason, now),

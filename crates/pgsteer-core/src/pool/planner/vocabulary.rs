@@ -109,6 +109,8 @@ pub enum CloseReason {
     Ordered,
     /// Its holder discarded it.
     Discarded,
+    /// The application would not have it handed out.
+    Refused,
     /// It could not be brought back into a clean state.
     Unclean,
     /// The pool is shutting down.

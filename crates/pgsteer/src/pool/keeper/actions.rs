@@ -3,6 +3,7 @@
 use pgsteer_core::pool::planner::{Action, CloseReason};
 
 use super::Keeper;
+use crate::pool::closes::Gone;
 use crate::pool::inner::Counters;
 use crate::pool::{opener, settle};
 
@@ -46,6 +47,7 @@ impl Keeper {
                     return self.claim_failed(slot);
                 }
                 Counters::add(&self.pool.counters.cut);
+                self.goes(slot, Gone::Cut);
                 if let Some(driver) = &self.kept(slot).driver {
                     driver.abort();
                 }
@@ -73,8 +75,14 @@ impl Keeper {
             CloseReason::Stray | CloseReason::Spread => Counters::add(&self.pool.counters.moved),
             _ => {}
         }
+        self.goes(slot, Gone::closed(why));
         // The driver says goodbye to the server and reports when the socket is gone.
         drop(self.take_tenant(slot));
+    }
+
+    /// Notes why the slot's connection goes; the first reason counts.
+    pub(super) fn goes(&mut self, slot: u32, why: Gone) {
+        self.kept(slot).going.get_or_insert(why);
     }
 
     /// Moves the connection into a task that makes it clean, or tries to.

@@ -11,6 +11,7 @@ use super::Keeper;
 use crate::cluster::SearchError;
 use crate::dial::{EndReason, Handle};
 use crate::error::Error;
+use crate::pool::closes::Gone;
 use crate::pool::hooks::HookFailed;
 use crate::pool::inner::{Counters, Message, Settlement};
 use crate::pool::tenant::Tenant;
@@ -42,6 +43,7 @@ impl Keeper {
             Message::Detached { lease } => {
                 let slot = lease.index();
                 self.own(lease);
+                self.goes(slot, Gone::Detached);
                 self.emptied(slot);
                 self.report(|planner, pool, now| planner.returned(slot, ReturnReason::Detached, pool, now));
             }
@@ -213,7 +215,13 @@ impl Keeper {
 
     /// Empties a slot the keeper owns. Dropping the client ends its connection in an orderly way, if it has not ended.
     fn emptied(&mut self, slot: u32) {
-        drop(self.take_tenant(slot));
+        let tenant = self.take_tenant(slot);
+        let end = tenant.and_then(|tenant| tenant.handle.end_reason());
+        let why = self.kept(slot).going.take();
+        self.pool
+            .counters
+            .closes
+            .add(why.unwrap_or_else(|| Gone::ended(end.as_ref())));
         self.kept(slot).epoch += 1;
         self.kept(slot).driver = None;
         self.pool.sheet(slot).set_session(None);

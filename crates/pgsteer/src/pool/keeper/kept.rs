@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 
 use super::Keeper;
 use crate::dial::Handle;
+use crate::pool::closes::Gone;
 use crate::pool::tenant::Tenant;
 
 /// What the keeper has of one slot.
@@ -22,6 +23,8 @@ pub(super) struct Kept {
     pub(super) settler: Option<AbortHandle>,
     /// Present while the slot's connection has a socket.
     pub(super) driver: Option<Handle>,
+    /// Why the slot's connection goes, once that is settled.
+    pub(super) going: Option<Gone>,
 }
 
 impl Keeper {

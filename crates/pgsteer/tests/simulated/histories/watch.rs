@@ -103,6 +103,12 @@ impl Watch {
             "more slots in use than there are: {status:?}"
         );
         assert!(u64::from(status.waiting) <= self.plan.workers, "{status:?}");
+        let open = status.idle + status.leased + status.settling + status.closing;
+        assert_eq!(
+            status.totals.opened,
+            status.totals.closes.total() + u64::from(open),
+            "every connection that was opened is open or is counted as gone, once: {status:?}"
+        );
 
         let snapshot = self.pool.cluster().snapshot();
         let detached = self.ledger.most();

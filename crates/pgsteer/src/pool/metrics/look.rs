@@ -1,0 +1,152 @@
+//! One look after the other at a pool: what there is goes to gauges, what has happened since the last look to counters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use metrics::with_recorder;
+use pgsteer_core::breaker::State;
+use pgsteer_core::host::HostKey;
+
+use super::labels::{Labels, METADATA};
+use super::table;
+use crate::pool::inner::Inner;
+use crate::pool::status::Totals;
+
+/// What was seen at the last look.
+pub(super) struct Look {
+    labels: Arc<Labels>,
+    totals: Totals,
+    uses: Vec<u32>,
+    /// How often the breaker has opened, if there is one.
+    outages: Option<u64>,
+    /// Every host that has had a connection: those that have none any more are told of too.
+    hosts: BTreeMap<HostKey, usize>,
+}
+
+impl Look {
+    pub(super) fn new(pool: &Inner) -> Self {
+        Look {
+            labels: pool.labels.clone(),
+            totals: Totals::default(),
+            uses: vec![0; pool.sheets.len()],
+            // Outages of before are not the pool's.
+            outages: pool.cluster.breaker().map(|breaker| breaker.outages),
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn take(&mut self, pool: &Inner) {
+        self.what_there_is(pool);
+        self.what_has_happened(pool);
+        self.breaker(pool);
+    }
+
+    fn what_there_is(&mut self, pool: &Inner) {
+        let stats = pool.planner().stats(pool);
+        self.gauge(table::SIZE, None, stats.size);
+        self.gauge(table::WAITING, None, stats.waiting);
+        let states = [
+            ("idle", stats.idle),
+            ("leased", stats.leased),
+            ("opening", stats.opening),
+            ("settling", stats.settling),
+            ("closing", stats.closing),
+        ];
+        for (state, count) in states {
+            self.connections(state, count);
+        }
+        self.hosts.values_mut().for_each(|count| *count = 0);
+        self.hosts.extend(stats.by_host);
+        self.tell_hosts();
+    }
+
+    fn what_has_happened(&mut self, pool: &Inner) {
+        let (before, now) = (self.totals, pool.counters.totals());
+        self.totals = now;
+        let counts = [
+            (table::TIMED_OUT, before.timeouts, now.timeouts),
+            (table::TURNED_AWAY, before.circuit_open, now.circuit_open),
+            (table::OPENED, before.opened, now.opened),
+            (table::OPENS_FAILED, before.open_failures, now.open_failures),
+            (table::HOOKS_FAILED, before.hook_failures, now.hook_failures),
+            (
+                table::RETRIED,
+                before.transactions_retried,
+                now.transactions_retried,
+            ),
+            (table::UNKNOWN, before.commits_unknown, now.commits_unknown),
+        ];
+        for (name, before, now) in counts {
+            self.counter(name, None, now - before);
+        }
+        let cleaned = [
+            ("rolled_back", before.rolled_back, now.rolled_back),
+            ("cancelled", before.cancelled, now.cancelled),
+            ("cut", before.cut, now.cut),
+        ];
+        for (done, before, now) in cleaned {
+            self.counter(table::CLEANED, Some(("done", done.to_owned())), now - before);
+        }
+        for ((reason, before), (_, now)) in before.closes.by_reason().zip(now.closes.by_reason()) {
+            self.counter(table::CLOSED, Some(("reason", reason.to_owned())), now - before);
+        }
+        let mut checkouts = 0;
+        for (slot, before) in (0..).zip(&mut self.uses) {
+            let now = pool.slots.uses(slot);
+            checkouts += u64::from(now.wrapping_sub(*before));
+            *before = now;
+        }
+        self.counter(table::CHECKOUTS, None, checkouts);
+    }
+
+    fn breaker(&mut self, pool: &Inner) {
+        let (Some(breaker), Some(before)) = (pool.cluster.breaker(), self.outages) else {
+            return;
+        };
+        self.counter(table::TRIPS, None, breaker.outages - before);
+        self.outages = Some(breaker.outages);
+        let state = match breaker.state {
+            State::Closed => 0,
+            State::HalfOpen => 1,
+            State::Open => 2,
+        };
+        self.gauge(table::BREAKER_STATE, None, state);
+    }
+
+    fn connections(&self, state: &str, count: usize) {
+        self.gauge(table::CONNECTIONS, Some(("state", state.to_owned())), count);
+    }
+
+    fn tell_hosts(&self) {
+        for (host, count) in &self.hosts {
+            let host = Some(("host", host.to_string()));
+            self.gauge(table::HOST_CONNECTIONS, host, *count);
+        }
+    }
+
+    fn gauge(&self, name: &'static str, more: Option<(&'static str, String)>, value: usize) {
+        let key = self.labels.key(name, more);
+        // A pool has 65,535 connections at most, and of callers nobody counts more than 2^52.
+        with_recorder(|recorder| recorder.register_gauge(&key, &METADATA)).set(value as f64);
+    }
+
+    fn counter(&self, name: &'static str, more: Option<(&'static str, String)>, more_of_it: u64) {
+        let key = self.labels.key(name, more);
+        with_recorder(|recorder| recorder.register_counter(&key, &METADATA)).increment(more_of_it);
+    }
+}
+
+impl Drop for Look {
+    /// The pool is gone: whoever draws its gauges is not to see its last moment for ever.
+    fn drop(&mut self) {
+        let breaker = self.outages.map(|_| table::BREAKER_STATE);
+        for name in [table::SIZE, table::WAITING].into_iter().chain(breaker) {
+            self.gauge(name, None, 0);
+        }
+        for state in ["idle", "leased", "opening", "settling", "closing"] {
+            self.connections(state, 0);
+        }
+        self.hosts.values_mut().for_each(|count| *count = 0);
+        self.tell_hosts();
+    }
+}
