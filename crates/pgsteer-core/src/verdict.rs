@@ -352,6 +352,11 @@ pub fn leaves_commit_in_doubt(evidence: &Evidence<'_>) -> bool {
 /// What a Greenplum standby coordinator refuses logins with.
 pub const COLD_STANDBY: &str = "57M02";
 
+/// The server's routine that warns when it has committed a transaction and was kept from waiting until a standby has it
+/// too: its wait was cancelled. COMMIT succeeds all the same, and a failover may take back what it did. The warning has no code
+/// of its own.
+pub const UNCONFIRMED_COMMIT_ROUTINE: &str = "SyncRepWaitForLSN";
+
 /// Whether the code says that a function does not exist, by which discovery knows a server that is not YugabyteDB.
 pub fn is_undefined_function(sqlstate: &str) -> bool {
     sqlstate == "42883"

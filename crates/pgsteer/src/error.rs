@@ -44,7 +44,8 @@ pub enum Error {
     /// The connection ended during the query, whose outcome is unknown. Says why it ended, which the driver's error does
     /// not.
     ConnectionLost(Arc<ConnectionLost>),
-    /// COMMIT was sent and its answer has not come: the transaction may be committed or not. Never retried.
+    /// COMMIT was sent and its answer has not come, or the server says that no standby has confirmed what it committed: the
+    /// transaction may be committed or not. Never retried.
     CommitOutcomeUnknown(Arc<CommitUnknown>),
     /// The server answered COMMIT with ROLLBACK, because a statement had failed whose error the closure passed over.
     /// Nothing is committed.

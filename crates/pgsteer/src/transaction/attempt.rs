@@ -18,6 +18,10 @@ use crate::error::{CommitUnknown, Error};
 use crate::health::is_fatal;
 use crate::pool::{Conn, Pool};
 
+/// Why nobody knows of a commit that the server confirmed and its standbys did not.
+const UNCONFIRMED: &str =
+    "the server committed it, but was kept from waiting until a standby has it, so a failover may lose it";
+
 /// How an attempt ended, and what its caller gets if it is the last.
 pub(super) struct Ended<T, E> {
     pub(super) result: Result<T, E>,
@@ -168,38 +172,42 @@ impl<'a> Running<'a> {
 
     async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Ended<T, E> {
         let wire = Conn::wire(&conn);
-        let (sent_before, ended_before) = (wire.queries_sent(), wire.said().ended);
+        let (sent_before, before) = (wire.queries_sent(), wire.said());
         let answer = self.in_time(conn.batch_execute("COMMIT")).await;
         if answer.is_none() || (matches!(answer, Some(Err(_))) && wire.queries_sent() == sent_before) {
             // It may be on its way to the socket at this moment, on another thread: how far it came is known once that is
             // closed.
             Conn::cut_off(&conn).await;
         }
-        let committed = wire.last_tag().is_some_and(|tag| tag.as_str() == "COMMIT");
+        let said = wire.said();
+        let committed = said.tag.is_some_and(|tag| tag.as_str() == "COMMIT");
         match answer {
             Some(Ok(())) if !committed => {
-                let failure = wire.said().failure;
-                let code = failure.map(|failure| failure.sqlstate.as_str().to_owned());
+                let code = said.failure.map(|failure| failure.sqlstate.as_str().to_owned());
                 self.give_back(conn);
                 Ended::failed(AttemptEnd::Aborted, Error::TransactionAborted { code })
+            }
+            Some(Ok(())) if said.unconfirmed != before.unconfirmed => {
+                let unknown = Self::unknown(&conn, UNCONFIRMED.to_owned(), None);
+                self.give_back(conn);
+                unknown
             }
             Some(Ok(())) => {
                 self.give_back(conn);
                 Ended::committed(value)
             }
             // The server said that it is done, and was gone before it said that it is ready for more.
-            _ if committed && wire.said().ended != ended_before => {
+            _ if committed && said.ended != before.ended && said.unconfirmed == before.unconfirmed => {
                 self.cut(conn);
                 Ended::committed(value)
             }
             None if wire.queries_sent() == sent_before => self.timed_out(conn),
             None => {
                 let limit = self.options.attempt_timeout.unwrap_or_default();
-                self.unknown(
-                    conn,
-                    format!("no answer came within attempt_timeout ({limit:?})"),
-                    None,
-                )
+                let lost = format!("no answer came within attempt_timeout ({limit:?})");
+                let unknown = Self::unknown(&conn, lost, None);
+                self.cut(conn);
+                unknown
             }
             Some(Err(error)) if wire.queries_sent() == sent_before => {
                 self.discard(conn);
@@ -207,7 +215,9 @@ impl<'a> Running<'a> {
             }
             Some(Err(error)) if leaves_commit_in_doubt(&evidence(&error)) => {
                 let code = error.code().map(str::to_owned);
-                self.unknown(conn, error.to_string(), code)
+                let unknown = Self::unknown(&conn, error.to_string(), code);
+                self.cut(conn);
+                unknown
             }
             Some(Err(error)) => {
                 let end = match classify(&evidence(&error)) {
@@ -241,18 +251,12 @@ impl<'a> Running<'a> {
         Ended::failed(AttemptEnd::TimedOut, Error::TransactionTimeout(limit))
     }
 
-    fn unknown<T, E: From<Error>>(
-        mut self,
-        conn: Arc<Conn>,
-        lost: String,
-        code: Option<String>,
-    ) -> Ended<T, E> {
+    fn unknown<T, E: From<Error>>(conn: &Conn, lost: String, code: Option<String>) -> Ended<T, E> {
         let unknown = CommitUnknown {
-            host: Conn::host(&conn).clone(),
+            host: Conn::host(conn).clone(),
             lost,
             code,
         };
-        self.cut(conn);
         let error = Error::CommitOutcomeUnknown(Arc::new(unknown));
         Ended::failed(AttemptEnd::OutcomeUnknown, error)
     }

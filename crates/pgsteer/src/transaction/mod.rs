@@ -107,7 +107,8 @@ impl Pool {
     /// then the closure has not run. Of BEGIN and COMMIT the driver's error in [`Error::Postgres`].
     /// [`Error::TransactionAborted`] when the server answered COMMIT with ROLLBACK; [`Error::TransactionEndedInside`];
     /// [`Error::TransactionTimeout`]; and [`Error::CommitOutcomeUnknown`] when COMMIT was sent and its answer has not come,
-    /// which is the only one after which the transaction may be committed.
+    /// or when the server was kept from waiting for its synchronous standbys by a cancel request, so
+    /// that a failover may lose what it committed: this is the only one after which the transaction may be committed.
     ///
     /// # Cancel safety
     /// Dropping the future, or a panic in the closure, closes the connection, which ends the transaction. If COMMIT was on

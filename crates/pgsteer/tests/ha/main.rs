@@ -25,4 +25,5 @@ mod rig;
 mod roles;
 mod single;
 mod switchover;
+mod unconfirmed;
 mod writers;

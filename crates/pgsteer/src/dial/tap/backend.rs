@@ -1,12 +1,13 @@
 //! What the server sends, as the tap sees it: answers, states, tags, and the codes of errors and notices.
 //!
-//! Of a body at most the first 256 bytes are looked at, in a fixed buffer. Nothing here allocates or fails on what a
+//! Of a body at most the first 256 bytes are kept, in a fixed buffer. Nothing here allocates or fails on what a
 //! server sends; a length that cannot be is reported once.
 
 use pgsteer_core::verdict::doubts_role;
 
 use super::frames::{BadLength, Frames, Visitor};
 use super::ledger::Ledger;
+use super::routine::Routine;
 
 /// The transaction status of the last ReadyForQuery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,6 +150,8 @@ pub(crate) struct Said {
     pub(crate) role_doubted: bool,
     /// Grows whenever an open transaction ends, either way.
     pub(crate) ended: u64,
+    /// Commits that the server warned it has not waited for a standby with: they may be lost.
+    pub(crate) unconfirmed: u64,
     /// What the open transaction, or the last one, failed with, if it did: statements refused because of that do not
     /// count. Kept when a savepoint is rolled back to.
     pub(crate) failure: Option<Report>,
@@ -175,6 +178,7 @@ pub(super) struct Backend {
     said: Said,
     prefix: [u8; Backend::PREFIX],
     prefix_length: usize,
+    routine: Routine,
     /// The next byte is the bare answer to a request for encryption.
     bare_answer: bool,
 }
@@ -195,6 +199,7 @@ impl Default for Backend {
             said: Said::default(),
             prefix: [0; Backend::PREFIX],
             prefix_length: 0,
+            routine: Routine::default(),
             bare_answer: false,
         }
     }
@@ -233,6 +238,7 @@ impl Backend {
             said: &mut self.said,
             prefix: &mut self.prefix,
             prefix_length: &mut self.prefix_length,
+            routine: &mut self.routine,
             ledger,
         };
         self.frames.feed(bytes, &mut reading)?;
@@ -244,6 +250,7 @@ struct Reading<'a> {
     said: &'a mut Said,
     prefix: &'a mut [u8; Backend::PREFIX],
     prefix_length: &'a mut usize,
+    routine: &'a mut Routine,
     ledger: &'a mut Ledger,
 }
 
@@ -254,12 +261,19 @@ impl Visitor for Reading<'_> {
             b'Z' => 1,
             b'R' => 4,
             b'C' => CommandTag::LIMIT + 1,
-            b'E' | b'N' | b'S' => Backend::PREFIX,
+            b'E' | b'S' => Backend::PREFIX,
+            b'N' => {
+                self.routine.begin();
+                usize::MAX
+            }
             _ => 0,
         }
     }
 
-    fn body(&mut self, bytes: &[u8]) {
+    fn body(&mut self, kind: u8, bytes: &[u8]) {
+        if kind == b'N' {
+            self.routine.feed(bytes);
+        }
         let start = *self.prefix_length;
         let end = (start + bytes.len()).min(self.prefix.len());
         self.prefix[start..end].copy_from_slice(&bytes[..end - start]);
@@ -292,7 +306,10 @@ impl Visitor for Reading<'_> {
                 self.said.error = report.or(self.said.error);
                 self.said.copy = CopyState::None;
             }
-            b'N' => self.said.notice = report(body).or(self.said.notice),
+            b'N' => {
+                self.said.notice = report(body).or(self.said.notice);
+                self.said.unconfirmed += u64::from(self.routine.is_of_unconfirmed_commit());
+            }
             b'G' => {
                 self.said.copy = CopyState::In;
                 self.ledger.copy_in_response();

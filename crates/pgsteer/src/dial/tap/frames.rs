@@ -14,7 +14,7 @@ pub(super) trait Visitor {
     fn begin(&mut self, kind: u8) -> usize;
 
     /// The next bytes of a body, at most as many in all as `begin` asked for.
-    fn body(&mut self, bytes: &[u8]);
+    fn body(&mut self, kind: u8, bytes: &[u8]);
 
     /// The message has passed whole.
     fn end(&mut self, kind: u8);
@@ -86,7 +86,7 @@ impl Frames {
         let (body, rest) = behind.split_at_checked(body)?;
         let shown = visitor.begin(kind).min(body.len());
         if shown > 0 {
-            visitor.body(&body[..shown]);
+            visitor.body(kind, &body[..shown]);
         }
         visitor.end(kind);
         Some(rest)
@@ -115,7 +115,7 @@ impl Frames {
         let (passing, rest) = bytes.split_at(self.body_left.min(bytes.len()));
         let shown = self.shown_left.min(passing.len());
         if shown > 0 {
-            visitor.body(&passing[..shown]);
+            visitor.body(self.kind, &passing[..shown]);
             self.shown_left -= shown;
         }
         self.body_left -= passing.len();

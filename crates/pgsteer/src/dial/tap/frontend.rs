@@ -80,7 +80,7 @@ impl Visitor for Reading<'_> {
         }
     }
 
-    fn body(&mut self, bytes: &[u8]) {
+    fn body(&mut self, _kind: u8, bytes: &[u8]) {
         let start = self.reader.code_length;
         let end = (start + bytes.len()).min(self.reader.code.len());
         self.reader.code[start..end].copy_from_slice(&bytes[..end - start]);

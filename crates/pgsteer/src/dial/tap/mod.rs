@@ -8,6 +8,7 @@ mod backend;
 mod frames;
 mod frontend;
 mod ledger;
+mod routine;
 #[cfg(test)]
 mod tests;
 
@@ -20,8 +21,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 #[cfg(test)]
-pub(crate) use backend::CopyState;
-pub(crate) use backend::{CommandTag, Report, Said, Severity, TransactionStatus};
+pub(crate) use backend::{CommandTag, CopyState};
+pub(crate) use backend::{Report, Said, Severity, TransactionStatus};
 
 use backend::{Backend, Next};
 use frontend::Frontend;
@@ -126,6 +127,7 @@ impl Wire {
     }
 
     /// Tag of the last command that completed. The command of a future that has returned is complete.
+    #[cfg(test)]
     pub(crate) fn last_tag(&self) -> Option<CommandTag> {
         self.seen().backend.said().tag
     }
