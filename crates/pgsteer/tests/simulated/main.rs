@@ -29,6 +29,7 @@ mod hooks;
 mod hooks_before_checkout;
 mod hooks_failing;
 mod hooks_on_return;
+mod ledger;
 mod log_lines;
 mod lookouts;
 mod mixed_names;
