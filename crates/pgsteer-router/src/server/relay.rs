@@ -390,6 +390,8 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
     fn break_upload(&mut self, broken: Broken) {
         if let Some(upload) = &mut self.upload {
             upload.broken.get_or_insert(broken);
+            // The backend may have used up the time of both.
+            upload.client_until = Instant::now() + self.terms.client.of(upload.left);
         }
     }
 

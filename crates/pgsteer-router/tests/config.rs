@@ -1,0 +1,239 @@
+//! Options in files and on the command line: one table reads both.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says by panicking that it failed"
+)]
+
+use std::time::Duration;
+
+use pgsteer_router::config::{Config, ConfigError, Given, LogLevel, RULES, Source};
+
+fn from_flags(flags: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let mut given = Given::default();
+    for (name, value) in flags {
+        given.set(Source::Flag, name, value)?;
+    }
+    given.finish()
+}
+
+fn from_file(text: &str) -> Result<Config, ConfigError> {
+    let mut given = Given::default();
+    given.file("router.toml", text)?;
+    given.finish()
+}
+
+#[test]
+fn without_options_everything_is_as_the_table_says() {
+    for rule in RULES.iter().filter(|rule| !rule.default.is_empty()) {
+        let config = from_flags(&[(rule.name, rule.default)]).unwrap();
+
+        assert_eq!(config, Config::default(), "{} = {}", rule.name, rule.default);
+    }
+}
+
+#[test]
+fn the_defaults_are_those_that_the_older_program_names() {
+    let config = Config::default();
+    let (server, backend) = (&config.router.server, &config.router.backend);
+    let seconds = Duration::from_secs;
+
+    assert_eq!(config.router.listen, "0.0.0.0:8080");
+    assert_eq!(config.router.backends, ["127.0.0.1:9090".parse().unwrap()]);
+    assert_eq!((backend.max_size, backend.min_idle), (16, 2));
+    assert_eq!(backend.idle_timeout, Some(seconds(60)));
+    assert_eq!(backend.max_lifetime, Some(seconds(300)));
+    assert_eq!(backend.health_check_interval, seconds(10));
+    assert_eq!(
+        (backend.connect_timeout, backend.borrow_timeout),
+        (seconds(2), seconds(2))
+    );
+    assert!(backend.enable_health_check);
+    assert_eq!(
+        (server.client_timeout, server.backend_timeout),
+        (seconds(5), seconds(5))
+    );
+    assert_eq!(server.tls_handshake_timeout, seconds(5));
+    assert_eq!(server.max_frame, 16 * 1024 * 1024);
+    assert_eq!(config.shutdown_grace, seconds(30));
+    assert_eq!(config.log_level, LogLevel::Info);
+}
+
+#[test]
+fn every_option_has_an_effect_or_is_refused_for_what_it_needs() {
+    // A value that is not the default, by what stands for it in the help.
+    for rule in RULES {
+        let value = match (rule.name, rule.value) {
+            ("metrics", _) => "127.0.0.1:1",
+            ("log-level", _) => "debug",
+            (_, "HOST:PORT") => "[::1]:1",
+            (_, "HOST:PORT[:WEIGHT]") => "[::1]:1:7",
+            (_, "N") => "7",
+            (_, "SIZE") => "7KiB",
+            (_, "DURATION") => "7s",
+            (_, "SHARE") => "0.7",
+            (_, "FILE" | "NAME") => "seven",
+            (_, "on|off") if rule.default == "on" => "off",
+            (_, "on|off") => "on",
+            other => panic!("{other:?}"),
+        };
+        // The longest window cannot be shorter than the first.
+        let with: &[_] = match rule.name {
+            "breaker-base" => &[("breaker-cap", "20s")],
+            _ => &[],
+        };
+        match from_flags(&[with, &[(rule.name, value)]].concat()) {
+            Ok(config) => assert_ne!(config, from_flags(with).unwrap(), "{}", rule.name),
+            Err(ConfigError::Needs { .. }) => assert!(rule.name.contains("tls"), "{}", rule.name),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_file_has_the_same_options_with_values_of_whatever_type() {
+    let config = from_file(
+        "listen = '[::1]:8080'\n\
+         backend = ['10.0.0.1:9090', 'db.example:9090:2', '[::1]:9090:3']\n\
+         pool-size = 32\n\
+         idle-timeout = 'off'\n\
+         lifetime-jitter = 0.5\n\
+         connect-timeout = 1.5\n\
+         enable-health-check = false\n\
+         max-frame = '1MiB'\n\
+         tls-cert = 'cert.pem'\n\
+         tls-key = 'key.pem'\n",
+    )
+    .unwrap();
+
+    let weights: Vec<u32> = config
+        .router
+        .backends
+        .iter()
+        .map(|one| one.weight().get())
+        .collect();
+    assert_eq!(weights, [1, 2, 3]);
+    let backend = &config.router.backend;
+    assert_eq!(
+        (backend.max_size, backend.idle_timeout, backend.lifetime_jitter),
+        (32, None, 0.5)
+    );
+    assert_eq!(backend.connect_timeout, Duration::from_millis(1500));
+    assert!(!backend.enable_health_check);
+    assert_eq!(config.router.server.max_frame, 1 << 20);
+    assert_eq!(config.router.tls.unwrap().cert.to_str(), Some("cert.pem"));
+}
+
+#[test]
+fn the_command_line_goes_over_the_file_and_its_backends_replace_the_files() {
+    let mut given = Given::default();
+    let text = "backend = ['one:1', 'two:2']\npool-size = 32\nmin-idle = 3";
+    given.file("router.toml", text).unwrap();
+    for (name, value) in [("pool-size", "64"), ("backend", "three:3"), ("backend", "four:4")] {
+        given.set(Source::Flag, name, value).unwrap();
+    }
+    let config = given.finish().unwrap();
+
+    let backends: Vec<String> = config.router.backends.iter().map(ToString::to_string).collect();
+    assert_eq!(backends, ["three:3", "four:4"]);
+    assert_eq!(
+        (config.router.backend.max_size, config.router.backend.min_idle),
+        (64, 3)
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_in_one_sentence_that_names_the_option_the_value_and_what_is_allowed() {
+    let cases = [
+        (
+            "pool-siz = 1",
+            "router.toml: pool-siz is no option; did you mean pool-size?",
+        ),
+        (
+            "pool_size = 1",
+            "router.toml: pool_size is no option; did you mean pool-size?",
+        ),
+        (
+            "colour = 'red'",
+            "router.toml: colour is no option; `pgsteer route --help` lists them",
+        ),
+        (
+            "pool-size = 0",
+            "router.toml: pool-size cannot be `0`: it takes a number from 1 to 65535",
+        ),
+        (
+            "pool-size = [1]",
+            "router.toml: pool-size cannot be `[1]`: it takes a number from 1 to 65535",
+        ),
+        (
+            "backend = 'nowhere'",
+            "router.toml: backend cannot be `nowhere`: it takes HOST:PORT or HOST:PORT:WEIGHT, an IPv6 address in \
+             brackets, each backend once",
+        ),
+        (
+            "backend = ['a:1', 'a:1:2']",
+            "router.toml: backend cannot be `a:1:2`: it takes each backend once",
+        ),
+        (
+            "client-timeout = '0s'",
+            "router.toml: client-timeout cannot be `0s`: it takes a duration from 1 ms to 24 h, like 500ms, 5s or \
+             2min; a bare number is seconds",
+        ),
+        ("tls-cert = 'x'", "tls-cert needs tls-key"),
+        ("tls-client-ca = 'x'", "tls-client-ca needs tls-cert and tls-key"),
+        ("backend-tls-ca = 'x'", "backend-tls-ca needs backend-tls"),
+        (
+            "breaker-base = '20s'",
+            "breaker-cap needs to be at least breaker-base",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(from_file(text).unwrap_err().to_string(), told);
+    }
+    let told = from_flags(&[("pool-size", "many")]).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "--pool-size cannot be `many`: it takes a number from 1 to 65535"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_refused_with_the_place() {
+    let told = from_file("pool-size = 1\npool-size 2").unwrap_err().to_string();
+
+    assert!(told.starts_with("router.toml: "), "{told}");
+    assert!(told.contains("line 2"), "{told}");
+}
+
+#[test]
+fn a_path_in_brackets_or_a_port_that_is_none_is_no_place_to_listen() {
+    for bad in [
+        "8080",
+        "localhost",
+        ":8080",
+        "::1:8080",
+        "[::1]",
+        "localhost:99999",
+    ] {
+        let told = from_flags(&[("listen", bad)]).unwrap_err().to_string();
+        assert!(told.starts_with(&format!("--listen cannot be `{bad}`")), "{told}");
+    }
+}
+
+#[test]
+fn the_page_on_the_router_lists_every_option_with_its_default() {
+    let page = include_str!("../../../docs/router.md");
+    for rule in RULES {
+        let default = match rule.default {
+            "" => "none".to_owned(),
+            default => format!("`{default}`"),
+        };
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}` |", rule.name)));
+        let row = row.unwrap_or_else(|| panic!("{} is not on the page", rule.name));
+        assert!(row.contains(&format!("| {default} |")), "{}: {row}", rule.name);
+    }
+}
