@@ -230,10 +230,8 @@ fn the_page_on_the_router_lists_every_option_with_its_default() {
             "" => "none".to_owned(),
             default => format!("`{default}`"),
         };
-        let row = page
-            .lines()
-            .find(|line| line.starts_with(&format!("| `{}` |", rule.name)));
-        let row = row.unwrap_or_else(|| panic!("{} is not on the page", rule.name));
-        assert!(row.contains(&format!("| {default} |")), "{}: {row}", rule.name);
+        let begins = format!("| `{}` | {default} |", rule.name);
+        let is_there = page.lines().any(|line| line.starts_with(&begins));
+        assert!(is_there, "{begins}");
     }
 }
