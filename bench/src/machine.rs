@@ -14,18 +14,19 @@ pub struct Machine {
     processor: String,
     cores: usize,
     kernel: String,
-    postgres: String,
+    postgres: Option<String>,
     load: String,
 }
 
 impl Machine {
-    pub fn describe(server: &Server) -> Self {
+    /// With the server's version, if one takes part.
+    pub fn describe(server: Option<&Server>) -> Self {
         Machine {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string()[..10].to_owned(),
             processor: processor(),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             kernel: read("/proc/sys/kernel/osrelease"),
-            postgres: server.version(),
+            postgres: server.map(Server::version),
             load: load(),
         }
     }
@@ -44,6 +45,9 @@ impl fmt::Display for Machine {
         writeln!(f, "- measured on {date}")?;
         writeln!(f, "- {processor}, {cores} cores, Linux {kernel}")?;
         writeln!(f, "- {}, release profile", env!("COMPILER"))?;
+        let Some(postgres) = postgres else {
+            return write!(f, "- load average before the run {load}");
+        };
         writeln!(f, "- PostgreSQL {postgres} on the same machine")?;
         let peers = [
             "deadpool",

@@ -14,6 +14,7 @@ mod options;
 mod picking;
 mod pooled;
 mod report;
+mod router;
 mod runtimes;
 mod select_one;
 mod server;
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("failover") {
         return failover::main(std::env::args().skip(2));
     }
+    if std::env::args().nth(1).as_deref() == Some("router") {
+        return router::main(std::env::args().skip(2));
+    }
     let options = match Options::from_arguments(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(problem) => {
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
         }
     };
     let server = Server::start();
-    let mut report = Report::new(Machine::describe(&server), &options);
+    let mut report = Report::new(Machine::describe(Some(&server)), &options);
     for section in &options.sections {
         eprintln!("{}", section.title());
         match section {

@@ -7,7 +7,8 @@ usage: pgsteer-bench [--quick] [--sections 1,2,3,4,5,6] [--out FILE]
   --quick     fewer and shorter rounds: for seeing that it works, not for figures
   --sections  1 get and return, 2 contended, 3 SELECT 1, 4 pool sizes, 5 picking a host,
               6 circuit breakers; all unless told otherwise
-  --out       also writes the report to this file";
+  --out       also writes the report to this file
+`pgsteer-bench failover` and `pgsteer-bench router` measure other things; each has options of its own.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {

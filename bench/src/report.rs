@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::machine::{Machine, load};
 use crate::options::Options;
+use crate::router::{BEGIN, END};
 use crate::table::{Table, number};
 
 /// What `failover` measured, on pages of their own, and what is said of it here.
@@ -34,6 +35,14 @@ fn recorded() -> String {
         }
     }
     text
+}
+
+/// The router's section as it stands on this very page: it is measured by a command of its own.
+fn router() -> String {
+    let page = std::fs::read_to_string("docs/benchmarks.md").unwrap_or_default();
+    let section = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+    let section = section.map_or("\n", |(section, _)| section);
+    format!("\n## The router\n\n{BEGIN}{section}{END}\n")
 }
 
 pub struct Report {
@@ -149,6 +158,7 @@ impl fmt::Display for Report {
         for (table, how_measured) in &self.tables {
             write!(f, "\n{table}\n{how_measured}\n")?;
         }
-        f.write_str(&recorded())
+        f.write_str(&recorded())?;
+        f.write_str(&router())
     }
 }

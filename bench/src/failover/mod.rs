@@ -135,7 +135,7 @@ fn of_sqlx() -> String {
 
 fn on_what() -> String {
     let server = Server::start();
-    let machine = Machine::describe(&server);
+    let machine = Machine::describe(Some(&server));
     let yugabyte = machine::version("yb-tokio-postgres");
     format!("{machine}\n- yb-tokio-postgres {yugabyte}\n\n")
 }
