@@ -8,6 +8,9 @@
     reason = "a test says by panicking that it failed"
 )]
 
+mod backends;
+mod clients;
+mod drain;
 mod echo;
 mod load;
 mod process;

@@ -74,6 +74,16 @@ impl Process {
         }
     }
 
+    /// Memory that it really holds, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("the system tells of its processes");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let size = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        size.and_then(|size| size.parse().ok())
+            .expect("a running process has a size")
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("it is a process id");
         let pid = Pid::from_raw(pid).expect("it is a process id");

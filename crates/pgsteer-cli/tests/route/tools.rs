@@ -1,4 +1,7 @@
-//! Echo servers and loads, with what the loads tell.
+//! Echo servers, routers and loads, with what they tell.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
 use serde_json::Value;
 
@@ -20,6 +23,77 @@ impl Echo {
         let mut process = Process::start(&[&["echo", "--listen", address], options].concat());
         let address = listening(&mut process);
         Echo { process, address }
+    }
+}
+
+/// A router.
+pub(crate) struct Router {
+    pub(crate) process: Process,
+    pub(crate) address: String,
+    metrics: String,
+}
+
+impl Router {
+    /// In front of these backends.
+    pub(crate) fn start(backends: &[&Echo], options: &[&str]) -> Self {
+        let mut arguments = vec!["route", "--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+        for backend in backends {
+            arguments.extend(["--backend", &backend.address]);
+        }
+        arguments.extend(options);
+        let mut process = Process::start(&arguments);
+        let address = listening(&mut process);
+        let line = process.line();
+        let metrics = line.strip_prefix("metrics on ");
+        Router {
+            metrics: metrics.unwrap_or_else(|| panic!("it says: {line}")).to_owned(),
+            process,
+            address,
+        }
+    }
+
+    /// A figure that it tells of itself.
+    pub(crate) fn figure(&self, name: &str) -> u64 {
+        self.figures(name).into_iter().map(|(_, figure)| figure).sum()
+    }
+
+    /// A figure that it tells of a backend.
+    pub(crate) fn figure_of(&self, name: &str, backend: &Echo) -> u64 {
+        let label = format!("backend=\"{}\"", backend.address);
+        let figures = self.figures(name);
+        let of_backend = figures.iter().find(|(labels, _)| labels.contains(&label));
+        of_backend
+            .unwrap_or_else(|| panic!("no {name} of {label}: {figures:?}"))
+            .1
+    }
+
+    fn figures(&self, name: &str) -> Vec<(String, u64)> {
+        let text = self.get("/metrics").expect("it tells");
+        let ours = |line: &str| {
+            let rest = line.strip_prefix("pgsteer_router_")?.strip_prefix(name)?;
+            let (labels, figure) = rest.strip_prefix("_total").unwrap_or(rest).split_once(' ')?;
+            let alone = labels.is_empty() || labels.starts_with('{');
+            alone.then_some((labels.to_owned(), figure.parse().ok()?))
+        };
+        let figures: Vec<(String, u64)> = text.lines().filter_map(ours).collect();
+        assert!(!figures.is_empty(), "no {name}: {text}");
+        figures
+    }
+
+    /// Whether it says that new clients are welcome.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.get("/readyz")
+            .is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The answer to a request by HTTP, if there is one.
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(&self.metrics).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: router\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
     }
 }
 
@@ -101,6 +175,18 @@ impl Account {
     /// How often this was lost by this cause.
     pub(crate) fn lost(&self, cause: &str) -> u64 {
         sum(&self.total["lost"][cause])
+    }
+
+    /// Fails if any answer was another error than this.
+    pub(crate) fn assert_no_error_but(&self, text: &str) {
+        let errors = self.total["errors"].as_object().expect("errors by their text");
+        assert!(errors.keys().all(|known| known == text), "{:#}", self.total);
+    }
+
+    /// Fails unless every request was answered.
+    pub(crate) fn assert_all_answered(&self) {
+        self.assert_sound();
+        assert_eq!(self.count("answered"), self.count("sent"), "{:#}", self.total);
     }
 
     /// Fails unless every request sent is accounted for, and no answer was one that no router may give.
