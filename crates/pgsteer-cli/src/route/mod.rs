@@ -68,13 +68,14 @@ pub async fn run(
         LogLevel::Error => "error".to_owned(),
         level => {
             let level = level.as_str();
-            format!("warn,pgsteer_router={level},pgsteer_cli={level}")
+            format!("warn,pgsteer={level}")
         }
     };
     logging::to_stderr_at(&level);
     descriptors::raise_limit();
     let mut hangups = Hangups::listen().map_err(Failure::work)?;
     let mut grace = config.shutdown_grace;
+    let at_start = (config.threads, config.log_level);
     let router = Router::start(config.router).await?;
     output.line(format!("listening on {}", router.local_addr()))?;
     if let Some(address) = router.metrics_addr() {
@@ -84,19 +85,19 @@ pub async fn run(
         tokio::select! {
             biased;
             () = interrupt.asked() => break,
-            () = hangups.next() => match reload(arguments, &router).await {
+            () = hangups.next() => match reload(arguments, &router, at_start).await {
                 Ok(config) => {
                     grace = config.shutdown_grace;
-                    tracing::info!("the configuration and the certificates have been read again");
+                    tracing::info!(target: "pgsteer::router", "the configuration and the certificates have been read again");
                 }
-                Err(why) => tracing::error!("the new configuration is refused, the old one stays: {why}"),
+                Err(why) => tracing::error!(target: "pgsteer::router", "the new configuration is refused, the old one stays: {why}"),
             },
         }
     }
-    tracing::info!("draining, for {grace:?} at most");
+    tracing::info!(target: "pgsteer::router", "draining, for {grace:?} at most");
     let drained = router.shutdown(grace).await;
     let told = router.totals();
-    tracing::info!(
+    tracing::info!(target: "pgsteer::router",
         "ended after {:.1?}: {} requests in all, {} answered, {} answered with an error, {} dropped",
         drained.took,
         told.requests,
@@ -113,11 +114,21 @@ pub async fn run(
     }
 }
 
-async fn reload(arguments: &RouteArguments, router: &Router) -> Result<Config, String> {
+async fn reload(
+    arguments: &RouteArguments,
+    router: &Router,
+    (threads, log_level): (Option<usize>, LogLevel),
+) -> Result<Config, String> {
     let config = configure(arguments).map_err(|failure| match failure {
         Failure::Usage(why) | Failure::Work(why) => why,
         Failure::Output(error) => error.to_string(),
     })?;
+    if config.threads != threads {
+        return Err("threads cannot change without a restart".to_owned());
+    }
+    if config.log_level != log_level {
+        return Err("log-level cannot change without a restart".to_owned());
+    }
     let reloaded = router.reload(config.router.clone()).await;
     reloaded.map_err(|error| error.to_string())?;
     Ok(config)

@@ -76,19 +76,19 @@ impl Collector for Current {
         for (name, help, value) in [
             (
                 "connected",
-                "Client connections open at present",
+                "Client connections open at present.",
                 shared.clients.connected() as u64,
             ),
             (
                 "ready",
-                "Whether new clients are welcome",
+                "Whether new clients are welcome.",
                 u64::from(shared.is_ready()),
             ),
         ] {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
-        let help = "What went wrong, by kind";
+        let help = "What went wrong, by kind.";
         let mut family = encoder.encode_descriptor("errors", help, None, MetricType::Counter)?;
         for (kind, counter) in shared.metrics.errors() {
             let value = ConstCounter::new(counter.get());
@@ -104,36 +104,36 @@ type Figure = (&'static str, &'static str, fn(&BackendStatus) -> u64);
 const GAUGES: [Figure; 8] = [
     (
         "backend_in_flight",
-        "Requests the backend has at present",
+        "Requests the backend has at present.",
         |status| status.in_flight,
     ),
-    ("backend_idle", "Connections that wait for a request", |status| {
+    ("backend_idle", "Connections that wait for a request.", |status| {
         status.idle.into()
     }),
     (
         "backend_open",
-        "Connections that are open, idle or in use",
+        "Connections that are open, idle or in use.",
         |status| status.open().into(),
     ),
-    ("backend_opening", "Connections being opened", |status| {
+    ("backend_opening", "Connections being opened.", |status| {
         status.opening.into()
     }),
     (
         "backend_waiting",
-        "Requests that wait for a connection",
+        "Requests that wait for a connection.",
         |status| status.waiting.into(),
     ),
-    ("backend_weight", "The backend's share beside others", |status| {
+    ("backend_weight", "The backend's share beside others.", |status| {
         status.address.weight().get().into()
     }),
     (
         "backend_left_out",
-        "Whether the backend is left out of the choice",
+        "Whether the backend is left out of the choice.",
         |status| u64::from(status.left_out_for.is_some()),
     ),
     (
         "backend_breaker_state",
-        "The circuit breaker: 0 closed, 1 half-open, 2 open",
+        "The circuit breaker: 0 closed, 1 half-open, 2 open.",
         |status| match status.breaker {
             BreakerState::Closed => 0,
             BreakerState::HalfOpen => 1,
@@ -143,30 +143,32 @@ const GAUGES: [Figure; 8] = [
 ];
 
 const COUNTERS: [Figure; 6] = [
-    ("backend_handled", "Requests the backend has answered", |status| {
-        status.handled
-    }),
-    ("backend_failed", "Requests the backend has failed", |status| {
+    (
+        "backend_handled",
+        "Requests the backend has answered.",
+        |status| status.handled,
+    ),
+    ("backend_failed", "Requests the backend has failed.", |status| {
         status.failed
     }),
     (
         "backend_connections_opened",
-        "Connections opened to the backend",
+        "Connections opened to the backend.",
         |status| status.totals.opened,
     ),
     (
         "backend_dials_failed",
-        "Dials that ended without a connection",
+        "Dials that ended without a connection.",
         |status| status.totals.dials_failed,
     ),
     (
         "backend_connections_lost",
-        "Idle connections that the backend ended or sent something on",
+        "Idle connections that the backend ended or sent something on.",
         |status| status.totals.lost,
     ),
     (
         "backend_pings_failed",
-        "Pings that were not answered as they should be",
+        "Pings that were not answered as they should be.",
         |status| status.totals.pings_failed,
     ),
 ];
@@ -191,14 +193,14 @@ impl Current {
         }
         let seconds = Some(&Unit::Seconds);
         let name = "backend_borrow_wait";
-        let help = "How long requests waited for a connection";
+        let help = "How long requests waited for a connection.";
         let mut family = encoder.encode_descriptor(name, help, seconds, MetricType::Histogram)?;
         for status in &all {
             let histogram = self.0.backends.of(&status.address).borrow_wait;
             histogram.encode(family.encode_family(&label(status))?)?;
         }
         let name = "backend_request_duration";
-        let help = "How long the backend took for requests it answered";
+        let help = "How long the backend took for requests it answered.";
         let mut family = encoder.encode_descriptor(name, help, seconds, MetricType::Histogram)?;
         for status in &all {
             let histogram = self.0.backends.of(&status.address).duration;

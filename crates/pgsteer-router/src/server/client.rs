@@ -74,12 +74,12 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, sha
         let Frame {
             mut buffer,
             length,
-            began,
+            came,
             outstanding,
         } = frame;
         let options = &incoming.options;
         let deadline = &mut incoming.deadline;
-        let answer = exchange(shared, options, &mut buffer, length, deadline, began).await;
+        let answer = exchange(shared, options, &mut buffer, length, deadline, came).await;
         buffer.consume(length);
         incoming.put_back(buffer);
         match deliver(stream, shared, &incoming.options, &mut incoming.deadline, answer).await {

@@ -50,8 +50,8 @@ pub(crate) async fn encrypted(socket: TcpStream, config: Arc<ServerConfig>, shar
     };
     shared.metrics.client_tls.inc();
     match peer {
-        Ok(peer) => tracing::info!("no TLS with client {peer}: {why}"),
-        Err(_) => tracing::info!("no TLS with a client: {why}"),
+        Ok(peer) => tracing::debug!(target: "pgsteer::router", "no TLS with client {peer}: {why}"),
+        Err(_) => tracing::debug!(target: "pgsteer::router", "no TLS with a client: {why}"),
     }
 }
 
@@ -77,4 +77,35 @@ async fn say_goodbye<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, limit: D
         }
     };
     let _ = Box::pin(timeout(limit, heard_out)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of_val;
+    use std::sync::Arc;
+
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::{Shared, in_clear};
+    use crate::backend::{BackendAddress, BackendOptions, BackendSet, TcpDialer};
+    use crate::server::ServerOptions;
+
+    /// The task of a client is a part of what ten thousand idle clients cost.
+    #[tokio::test]
+    async fn the_task_of_a_client_is_no_more_than_two_kibibytes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let backends = vec![(
+            BackendAddress::new("127.0.0.1", 1).unwrap(),
+            BackendOptions::default(),
+        )];
+        let set = BackendSet::start(backends, Arc::new(TcpDialer::new())).unwrap();
+        let shared = Arc::new(Shared::new(set, ServerOptions::default(), None));
+
+        let place = shared.clients.enrol();
+        let task = place.watch(in_clear(socket, Arc::clone(&shared)));
+
+        let size = size_of_val(&task);
+        assert!(size <= 2048, "{size} bytes");
+    }
 }

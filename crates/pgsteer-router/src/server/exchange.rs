@@ -42,7 +42,7 @@ pub(crate) struct Begun {
     pub(crate) since: Instant,
 }
 
-/// Sends a request, of which `request` is the whole frame, and reads the answer. `began` is a moment just before.
+/// Sends a request, of which `request` is the whole frame, and reads the answer. `came` is a moment just before.
 ///
 /// Dropped, it gives the request up: its connection is closed.
 pub(crate) async fn exchange(
@@ -51,11 +51,11 @@ pub(crate) async fn exchange(
     request: &mut Buffer,
     length: usize,
     deadline: &mut Deadline,
-    began: Instant,
+    came: Instant,
 ) -> Answer {
     let mut again = false;
     loop {
-        let (routed, since) = match borrow(shared, Some(&mut *request), again, began).await {
+        let (routed, since) = match borrow(shared, Some(&mut *request), again, came).await {
             Ok(borrowed) => borrowed,
             Err(error) => {
                 shared.unavailable.tell(&error);
@@ -115,12 +115,12 @@ fn finish(shared: &Shared, routed: Routed, answer: Option<Buffer>, length: usize
     }
 }
 
-/// A connection, and when it was there. `began` is a moment just before.
+/// A connection, and when it was there. `came` is a moment just before.
 pub(crate) async fn borrow(
     shared: &Shared,
     request: Option<&mut Buffer>,
     again: bool,
-    began: Instant,
+    came: Instant,
 ) -> Result<(Routed, Instant), BorrowError> {
     if again {
         let routed = shared.set.borrow_fresh().await?;
@@ -129,7 +129,7 @@ pub(crate) async fn borrow(
     let mut borrowing = pin!(shared.set.borrow());
     let first = poll_fn(|cx| Poll::Ready(borrowing.as_mut().poll(cx))).await;
     let (routed, since) = match first {
-        Poll::Ready(borrowed) => (borrowed?, began),
+        Poll::Ready(borrowed) => (borrowed?, came),
         Poll::Pending => {
             // It may be long, and there may be many.
             if let Some(request) = request {
@@ -138,7 +138,7 @@ pub(crate) async fn borrow(
             (borrowing.await?, Instant::now())
         }
     };
-    shared.backends.waited(routed.address(), since - began);
+    shared.backends.waited(routed.address(), since - came);
     Ok((routed, since))
 }
 

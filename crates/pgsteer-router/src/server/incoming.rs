@@ -22,8 +22,17 @@ pub(crate) struct Frame<'a> {
     pub(crate) buffer: Buffer,
     /// The whole frame's length, header included.
     pub(crate) length: usize,
-    pub(crate) began: Instant,
+    /// When it was there.
+    pub(crate) came: Instant,
     pub(crate) outstanding: Outstanding<'a>,
+}
+
+/// A request of which a byte has come.
+struct Begun<'a> {
+    at: Instant,
+    /// It did not come in one piece.
+    waited: bool,
+    outstanding: Outstanding<'a>,
 }
 
 /// Why there is no further request.
@@ -46,7 +55,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) options: Arc<ServerOptions>,
     pub(crate) deadline: Deadline,
     inbox: Option<Buffer>,
-    begun: Option<(Instant, Outstanding<'a>)>,
+    begun: Option<Begun<'a>>,
     /// When the client will have been idle for too long, or a drain has waited long enough for its first request.
     idle_until: Option<Instant>,
     /// A request has come before.
@@ -99,16 +108,18 @@ impl<'a> Incoming<'a> {
             }
             if let Some(length) = length {
                 if length > SMALL || self.inbox.as_ref().is_some_and(|inbox| inbox.len() >= length) {
-                    if let (Some(buffer), Some((began, outstanding))) = (self.inbox.take(), self.begun.take())
-                    {
+                    if let (Some(buffer), Some(begun)) = (self.inbox.take(), self.begun.take()) {
                         self.deadline.clear();
-                        let frame = Frame {
+                        let came = match begun.waited {
+                            false => begun.at,
+                            true => Instant::now(),
+                        };
+                        return Poll::Ready(Ok(Frame {
                             buffer,
                             length,
-                            began,
-                            outstanding,
-                        };
-                        return Poll::Ready(Ok(frame));
+                            came,
+                            outstanding: begun.outstanding,
+                        }));
                     }
                 }
             }
@@ -124,7 +135,11 @@ impl<'a> Incoming<'a> {
 
     /// The first byte of a request has come. From now on what the router was last told counts.
     fn begin(&mut self) {
-        self.begun = Some((Instant::now(), self.shared.metrics.begin()));
+        self.begun = Some(Begun {
+            at: Instant::now(),
+            waited: false,
+            outstanding: self.shared.metrics.begin(),
+        });
         self.idle_until = None;
         self.asked = true;
         let newest = self.shared.options.load();
@@ -134,17 +149,18 @@ impl<'a> Incoming<'a> {
     }
 
     fn ends_inside(&mut self, error: Error) -> Poll<Result<Frame<'a>, Stop>> {
-        if let Some((_, outstanding)) = self.begun.take() {
-            outstanding.failed(error);
+        if let Some(begun) = self.begun.take() {
+            begun.outstanding.failed(error);
         }
         Poll::Ready(Err(Stop::Inside(error)))
     }
 
     /// Nothing has come. Whether to wait on.
     fn poll_wait(&mut self, length: Option<usize>, cx: &mut Context<'_>) -> Poll<Result<Frame<'a>, Stop>> {
-        if let Some((began, _)) = &self.begun {
-            self.deadline
-                .set(*began + self.options.client().of(length.unwrap_or(0)));
+        if let Some(begun) = &mut self.begun {
+            begun.waited = true;
+            let allowed = self.options.client().of(length.unwrap_or(0));
+            self.deadline.set(begun.at + allowed);
             if self.deadline.poll_passed(cx).is_ready() {
                 return self.ends_inside(Error::ClientSlow);
             }

@@ -18,6 +18,9 @@ use super::spare::Shortage;
 /// How long a client may be silent before the system asks whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// How many clients are turned away between two rests at most.
+const TURNED_AWAY_AT_ONCE: usize = 64;
+
 /// Listens on the first address of `place` that can be bound.
 ///
 /// Options that a client's socket should have are set on the listening one, from which Linux hands them down: that saves
@@ -106,7 +109,7 @@ async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
         const RETURN: u16 = 0x06;
         let nothing = socket2::SockFilter::new(RETURN, 0, 0, 0);
         if let Err(error) = SockRef::from(&listener).attach_filter(&[nothing]) {
-            tracing::debug!("the listening socket cannot be shut before it is closed: {error}");
+            tracing::debug!(target: "pgsteer::router", "the listening socket cannot be shut before it is closed: {error}");
         }
     }
     loop {
@@ -162,6 +165,7 @@ impl Door {
     fn accepted(&mut self) {
         if let Some(over) = self.shortage.accepted(Instant::now()) {
             tracing::info!(
+                target: "pgsteer::router",
                 "clients are accepted again after {:.1?}; {} were turned away",
                 over.lasted,
                 over.turned_away
@@ -179,12 +183,56 @@ impl Door {
         }
         if advice.turn_away {
             self.spare = None;
-            if let Some(Ok(_closed)) = listener.accept().now_or_never() {
+            for _ in 0..TURNED_AWAY_AT_ONCE {
+                // It is closed as soon as it is there, so one descriptor is enough for all of them.
+                let Some(Ok(_closed)) = listener.accept().now_or_never() else {
+                    break;
+                };
                 self.shortage.turned_away();
                 shared.metrics.turned_away.inc();
             }
             self.spare = spare(listener);
         }
         advice.rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::SockRef;
+    use tokio::net::TcpStream;
+
+    use super::bind;
+
+    /// A header and its payload may come in two writes, and an answer must not wait for the acknowledgement of the one before.
+    #[tokio::test]
+    async fn the_sockets_of_clients_have_no_delay_and_keepalive_as_they_are_accepted() {
+        let listener = bind("127.0.0.1:0", 16).await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+
+        let (accepted, _) = listener.accept().await.unwrap();
+
+        #[cfg(not(target_os = "linux"))]
+        super::set_options(&SockRef::from(&accepted)).unwrap();
+        let socket = SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_port_that_is_listened_on_is_not_shared() {
+        let first = bind("127.0.0.1:0", 16).await.unwrap();
+        let place = first.local_addr().unwrap().to_string();
+
+        let second = bind(&place, 16).await;
+
+        assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    }
+
+    #[tokio::test]
+    async fn an_ipv6_address_in_brackets_is_listened_on() {
+        let listener = bind("[::1]:0", 16).await.unwrap();
+
+        assert!(listener.local_addr().unwrap().is_ipv6());
     }
 }

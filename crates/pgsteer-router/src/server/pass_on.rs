@@ -24,11 +24,11 @@ pub(crate) async fn pass_on<S: AsyncRead + AsyncWrite + Unpin>(
     let Frame {
         buffer,
         length,
-        began,
+        came,
         outstanding,
     } = frame;
     let terms = incoming.options.terms();
-    let answer = match borrow(shared, None, false, began).await {
+    let answer = match borrow(shared, None, false, came).await {
         Err(error) => {
             shared.unavailable.tell(&error);
             let until = Instant::now() + terms.client.of(length);

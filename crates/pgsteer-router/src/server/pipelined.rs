@@ -107,7 +107,7 @@ fn begin<'a>(shared: &Arc<Shared>, incoming: &mut Incoming<'a>, frame: Frame<'a>
     let Frame {
         mut buffer,
         length,
-        began,
+        came,
         outstanding,
     } = frame;
     let mut request = match buffer.len() == length {
@@ -123,7 +123,7 @@ fn begin<'a>(shared: &Arc<Shared>, incoming: &mut Incoming<'a>, frame: Frame<'a>
     let options: Arc<ServerOptions> = Arc::clone(&incoming.options);
     let task = tokio::spawn(async move {
         let mut deadline = Deadline::default();
-        exchange(&shared, &options, &mut request, length, &mut deadline, began).await
+        exchange(&shared, &options, &mut request, length, &mut deadline, came).await
     });
     AtWork {
         outstanding,

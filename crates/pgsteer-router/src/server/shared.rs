@@ -72,6 +72,6 @@ impl Told {
         };
         *last = Some((now, 0));
         drop(last);
-        tracing::warn!("a request got no backend ({silent} more since this was last told): {why}");
+        tracing::warn!(target: "pgsteer::router", "a request got no backend ({silent} more since this was last told): {why}");
     }
 }

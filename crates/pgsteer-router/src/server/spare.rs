@@ -1,7 +1,7 @@
 //! What an acceptor does when the process or the system has no descriptor left.
 //!
 //! First it rests, ever longer, and leaves new clients in the kernel's queue: descriptors come back as other clients go.
-//! Only when that has lasted is a spare descriptor given up to accept the oldest in the queue and close it at once, so
+//! Only when that has lasted is a spare descriptor given up to accept those in the queue and close them at once, so
 //! that nobody hangs there for ever. One warning says that it began, one line that it is over.
 
 use std::time::Duration;
@@ -33,7 +33,7 @@ struct Run {
 pub(crate) struct Advice {
     /// It is the first of the run: say so.
     pub(crate) tell: bool,
-    /// Whether to turn the oldest in the queue away.
+    /// Whether to turn those in the queue away.
     pub(crate) turn_away: bool,
     pub(crate) rest: Duration,
 }

@@ -53,6 +53,27 @@ async fn a_backend_that_answers_a_byte_every_4_9_seconds_has_failed_after_5_seco
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_client_took_to_send_its_request_is_not_taken_from_the_backends_time() {
+    let slow = manner(|_, mut stream| async move {
+        let request = receive(&mut stream).await.unwrap();
+        sleep(SECOND * 4).await;
+        send(&mut stream, &request).await.unwrap();
+    });
+    let router = Backends::one(slow).router(ServerOptions::default()).await;
+    let mut client = connect(&router);
+    let request = frame(b"slow on both sides");
+
+    client.write_all(&request[..10]).await.unwrap();
+    sleep(SECOND * 4).await;
+    client.write_all(&request[10..]).await.unwrap();
+
+    assert_eq!(
+        receive(&mut client).await.as_deref(),
+        Some(&b"slow on both sides"[..])
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_answer_is_cut_off_short_or_long() {
     for length in [100, 1_000_000] {
         let answers = manner(move |_, mut stream| async move {
