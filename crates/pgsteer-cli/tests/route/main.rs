@@ -14,4 +14,5 @@ mod drain;
 mod echo;
 mod load;
 mod process;
+mod service;
 mod tools;

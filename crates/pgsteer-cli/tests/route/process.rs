@@ -1,8 +1,9 @@
 //! The program as a process of its own: started, read line by line, signalled, and gone at the latest with the test.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Process {
     child: Child,
     stdout: Receiver<String>,
-    stderr: Option<JoinHandle<String>>,
+    stderr: Arc<Mutex<String>>,
+    /// Reads standard error to its end.
+    reader: Option<JoinHandle<()>>,
     name: String,
 }
 
@@ -32,8 +35,13 @@ pub(crate) struct Ended {
 impl Process {
     /// Starts the program with these arguments.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_pgsteer"))
-            .args(arguments)
+        Process::spawn(Command::new(env!("CARGO_BIN_EXE_pgsteer")).args(arguments))
+    }
+
+    /// Starts what this command says.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let name = format!("{command:?}");
+        let mut child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -41,7 +49,7 @@ impl Process {
             .spawn()
             .expect("the program runs");
         let stdout = child.stdout.take().expect("standard output is a pipe");
-        let mut stderr = child.stderr.take().expect("standard error is a pipe");
+        let stderr = child.stderr.take().expect("standard error is a pipe");
         let (send, lines) = channel();
         spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
@@ -49,17 +57,25 @@ impl Process {
                 let _ = send.send(line);
             }
         });
-        let stderr = spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
+        let said = Arc::new(Mutex::new(String::new()));
+        let keep = Arc::clone(&said);
+        let reader = spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                *keep.lock().expect("nobody panics with it") += &(line + "\n");
+            }
         });
         Process {
             child,
             stdout: lines,
-            stderr: Some(stderr),
-            name: arguments.join(" "),
+            stderr: said,
+            reader: Some(reader),
+            name,
         }
+    }
+
+    /// What it has said on standard error so far.
+    pub(crate) fn said(&self) -> String {
+        self.stderr.lock().expect("nobody panics with it").clone()
     }
 
     /// The next line of its output.
@@ -68,8 +84,8 @@ impl Process {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => panic!("`{}` says nothing", self.name),
             Err(RecvTimeoutError::Disconnected) => {
-                let stderr = self.stderr.take().map(JoinHandle::join);
-                panic!("`{}` has ended: {stderr:?}", self.name)
+                let _ = self.reader.take().map(JoinHandle::join);
+                panic!("`{}` has ended: {}", self.name, self.said())
             }
         }
     }
@@ -106,11 +122,11 @@ impl Process {
         let name = self.name.clone();
         until(&format!("`{name}` ends"), || self.has_ended());
         let code = self.child.wait().expect("it has ended").code();
-        let stderr = self.stderr.take().map(JoinHandle::join);
+        let _ = self.reader.take().map(JoinHandle::join);
         Ended {
             code,
             stdout: self.stdout.iter().collect(),
-            stderr: stderr.and_then(Result::ok).unwrap_or_default(),
+            stderr: self.said(),
         }
     }
 
