@@ -227,10 +227,10 @@ fn rare(world: &mut World) {
         4 | 5 => {
             let keys: Vec<_> = world.health.keys().cloned().collect();
             let key = keys[world.random.index(keys.len())].clone();
-            if world.random.one_in(2) {
-                world.cluster.suspect(&key);
-            } else {
-                world.cluster.role_doubted(&key, world.now);
+            match world.random.below(3) {
+                0 => world.cluster.suspect(&key),
+                1 => world.cluster.role_doubted(&key, world.now),
+                _ => world.cluster.unresponsive(&key, world.now),
             }
             world.pump();
         }

@@ -275,6 +275,7 @@ impl ClusterState {
         is_news: bool,
         now: Instant,
     ) {
+        self.reacts(place);
         // a working host may be asked for its timeline meanwhile, which no connection brings
         if self.table.host_mut(place).failure.take().is_some() {
             self.stop_probe(place);

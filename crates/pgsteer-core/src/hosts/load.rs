@@ -32,6 +32,10 @@ pub(super) struct Host {
     /// When it is to be asked what it is, since that was doubted, and when it last was for this reason.
     pub(super) ask_at: Option<Instant>,
     pub(super) asked_at: Option<Instant>,
+    /// It did not react to what working hosts react to, and has given no connection since.
+    pub(super) is_unresponsive: bool,
+    /// When it was found to be frozen, if it has given no connection since.
+    pub(super) frozen_at: Option<Instant>,
     /// What its name resolves to, sorted, if it has one that was looked up.
     pub(super) addresses: Vec<IpAddr>,
     open: u32,
@@ -93,6 +97,8 @@ impl HostTable {
             is_mixed: false,
             ask_at: None,
             asked_at: None,
+            is_unresponsive: false,
+            frozen_at: None,
             addresses: Vec::new(),
             open: 0,
             pending: 0,

@@ -17,6 +17,7 @@ mod refresh;
 mod role;
 mod roles;
 mod search;
+mod silence;
 mod snapshot;
 mod split_brain;
 

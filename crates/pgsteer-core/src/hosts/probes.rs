@@ -23,6 +23,8 @@ pub(super) struct Probe {
     pub(super) early: bool,
     /// It is to bring the timeline, which no ordinary connection does.
     pub(super) asks_timeline: bool,
+    /// It was made because something had thrown doubt on the host.
+    pub(super) answers_doubt: bool,
 }
 
 /// What a probed host said. `None` where it was not asked, or has nothing to say.
@@ -195,6 +197,7 @@ impl ClusterState {
         let is_rival = self.rival_primaries().contains(&place);
         self.last_probe_id += 1;
         let host = self.table.host_mut(place);
+        let doubted = host.ask_at.take().is_some();
         let probe = Probe {
             id: self.last_probe_id,
             early: host
@@ -202,9 +205,9 @@ impl ClusterState {
                 .as_ref()
                 .is_some_and(|failure| failure.next_probe > now),
             asks_timeline: is_rival,
+            answers_doubt: doubted,
         };
         host.probe = Some(probe);
-        let doubted = host.ask_at.take().is_some();
         if doubted {
             host.asked_at = Some(now);
         }

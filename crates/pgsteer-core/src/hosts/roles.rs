@@ -84,15 +84,6 @@ impl ClusterState {
         }
     }
 
-    /// A host did not react to something that every working host reacts to at once. It is not left out for that, but asked
-    /// now, at most once a second, so that others are tried first if it does not answer.
-    pub fn unresponsive(&mut self, key: &HostKey, now: Instant) {
-        if let Some(place) = self.table.place(key) {
-            self.doubt(place);
-            self.ask_soon(place, now);
-        }
-    }
-
     /// A host that was taken for a primary would not write. Its role is unknown now and it is asked, at most once a
     /// second; a refresh follows unless the last one is younger than that.
     pub fn role_doubted(&mut self, key: &HostKey, now: Instant) {

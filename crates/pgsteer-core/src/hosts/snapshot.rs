@@ -81,6 +81,9 @@ pub struct Snapshot {
     pub pending: BTreeMap<HostKey, u32>,
     /// Hosts that have failed and were not connected to since.
     pub failures: BTreeMap<HostKey, HostFailure>,
+    /// Hosts that react to nothing, neither on open connections nor on new ones, and when that was found out last. A host is
+    /// none of them any more once it has been connected to.
+    pub frozen: BTreeMap<HostKey, Instant>,
     /// For each server the lowest preference among the topology keys that match it; `None` if none does.
     pub levels: BTreeMap<HostKey, Option<u8>>,
     /// Whether servers are used by their host or by their public IP. `None` until servers have been discovered.
@@ -140,6 +143,10 @@ impl ClusterState {
             .table
             .iter()
             .filter_map(|host| Some((host.key.clone(), host.failure.clone()?)));
+        let frozen = self
+            .table
+            .iter()
+            .filter_map(|host| Some((host.key.clone(), host.frozen_at?)));
         let roles = self
             .table
             .iter()
@@ -165,6 +172,7 @@ impl ClusterState {
             counts: with(Host::open),
             pending: with(Host::pending),
             failures: failed.collect(),
+            frozen: frozen.collect(),
             levels: levels
                 .map(|(server, facts)| (server.key.clone(), facts.levels.lowest()))
                 .collect(),

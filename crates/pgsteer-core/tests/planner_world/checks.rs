@@ -131,6 +131,15 @@ impl World {
                 let key = self.tenant(*slot).host.clone();
                 assert!(self.was_unfit.contains(&key), "{key} was never unfit");
             }
+            Action::Close {
+                slot,
+                why: CloseReason::Frozen,
+                ..
+            } => {
+                let key = self.tenant(*slot).host.clone();
+                let frozen = self.snapshot().frozen;
+                assert!(frozen.contains_key(&key), "{key} is not frozen");
+            }
             Action::FailWaiters => {
                 assert!(
                     !self.passing_just_reported,

@@ -754,7 +754,11 @@ impl World {
                 HostEffect::Failed(FailureKind::NotReady),
                 "starting up".to_owned(),
             )),
-            Health::Down => Err((HostEffect::Failed(FailureKind::Down), "down".to_owned())),
+            Health::Down => {
+                // As if nothing had been heard from it.
+                self.cluster.silent(&key, id, self.now);
+                Err((HostEffect::Failed(FailureKind::Down), "down".to_owned()))
+            }
             _ => Err((HostEffect::Failed(FailureKind::Rejected), "rejects".to_owned())),
         };
         self.cluster.probe_finished(&key, id, result, self.now);

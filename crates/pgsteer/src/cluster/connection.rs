@@ -8,6 +8,7 @@ use pgsteer_core::verdict::HostEffect;
 use tokio_postgres::Client;
 
 use super::Opened;
+use crate::dial::EndReason;
 
 /// An ordinary [`tokio_postgres::Client`] that counts as its cluster's load on its host until its socket is gone.
 pub struct ClusterConnection {
@@ -20,14 +21,19 @@ impl ClusterConnection {
     pub(super) fn new(opened: Opened) -> Self {
         let Opened {
             key,
-            dialled,
+            mut dialled,
             counted,
         } = opened;
         let cluster = counted.cluster();
         let host = key.clone();
+        dialled.driver.end_when_silent(cluster.settings.stall_timeout);
+        dialled.driver.tell_of_life(cluster.pulse(&host));
         let client = dialled.run_detached(counted, move |reason| {
             if reason.host_effect() == HostEffect::Suspect {
                 cluster.suspect(&host);
+            }
+            if *reason == EndReason::Stalled {
+                cluster.unresponsive(&host);
             }
         });
         ClusterConnection { client, host: key }

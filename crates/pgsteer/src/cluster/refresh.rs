@@ -85,6 +85,7 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
     });
     // If this task is aborted the attempt ends with it.
     let abort = AbortOnDrop(attempt.abort_handle());
+    let mut out_of_time = false;
     let result = match attempt.await {
         Ok(Ok(Ok(dialled))) => {
             let answer = Answer {
@@ -97,17 +98,25 @@ pub(super) async fn probe(shared: Arc<Shared>, key: HostKey, id: u64, limit: Dur
             Ok(answer)
         }
         Ok(Ok(Err(error))) => {
+            out_of_time = error.ran_out_of_time();
             shared.met(error.host_effect());
             Err((error.host_effect(), shortened(&error.to_string()).into_owned()))
         }
-        Ok(Err(_)) => Err((
-            HostEffect::Failed(FailureKind::Down),
-            format!("the probe did not end within {limit:?}"),
-        )),
+        Ok(Err(_)) => {
+            out_of_time = true;
+            let reason = format!("the probe did not end within {limit:?}");
+            Err((HostEffect::Failed(FailureKind::Down), reason))
+        }
         Err(_) => Err((HostEffect::Failed(FailureKind::Down), "the probe died".to_owned())),
     };
     drop(abort);
-    shared.with_state(|state, now| state.probe_finished(&key, id, result, now));
+    let silent = out_of_time && !shared.pulse(&key).was_heard();
+    shared.with_state(|state, now| {
+        if silent {
+            state.silent(&key, id, now);
+        }
+        state.probe_finished(&key, id, result, now);
+    });
     shared.forget_probe(id);
 }
 

@@ -19,7 +19,7 @@ use super::lookout::Lookout;
 use super::membership::{MadeBy, Members};
 use super::search::SearchError;
 use crate::config::{ConfigError, Settings};
-use crate::dial::{Ask, Dialler};
+use crate::dial::{Ask, Dialler, Pulse};
 use crate::error::Error;
 use crate::world::World;
 
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     /// Marked whenever something has changed that users of a snapshot look at.
     changed: watch::Sender<()>,
     tasks: Mutex<Tasks>,
+    /// Signs of life of the hosts that connections were opened to.
+    pulses: Mutex<HashMap<HostKey, Arc<Pulse>>>,
     /// For the tasks started from `&self`.
     this: Weak<Shared>,
 }
@@ -101,6 +103,7 @@ impl Shared {
             stopped: watch::Sender::new(false),
             changed: watch::Sender::new(()),
             tasks: Mutex::default(),
+            pulses: Mutex::default(),
             this: this.clone(),
         });
         if let Some(error) = refused {
@@ -263,9 +266,16 @@ impl Shared {
         self.with_state(|state, _| state.suspect(host));
     }
 
-    /// The host did not react to a cancel request.
+    /// The host did not react to a cancel request, or to what was asked on a connection.
     pub(crate) fn unresponsive(&self, host: &HostKey) {
+        self.pulse(host).listen();
         self.with_state(|state, now| state.unresponsive(host, now));
+    }
+
+    /// The host's signs of life.
+    pub(crate) fn pulse(&self, host: &HostKey) -> Arc<Pulse> {
+        let mut pulses = self.pulses.lock().unwrap_or_else(PoisonError::into_inner);
+        pulses.entry(host.clone()).or_default().clone()
     }
 
     pub(crate) fn refresh(&self) {

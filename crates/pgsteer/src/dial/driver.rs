@@ -15,6 +15,7 @@ use tokio_postgres::{AsyncMessage, Connection, Notification};
 
 use super::control::{Control, Handle};
 use super::ending::{EndReason, LastWords};
+use super::pulse::Pulse;
 use super::stall::Stall;
 use super::tap::{Tap, Wire};
 use super::tls::Encrypted;
@@ -42,6 +43,7 @@ pub(crate) struct Driver {
     notifications: Option<mpsc::UnboundedSender<Notification>>,
     close_by: Option<Pin<Box<Sleep>>>,
     stall: Option<Stall>,
+    pulse: Option<Arc<Pulse>>,
     /// The owner has been told that the server may not be what it was taken for.
     told_of_doubt: bool,
 }
@@ -58,6 +60,7 @@ impl Driver {
             notifications: None,
             close_by: None,
             stall: None,
+            pulse: None,
             told_of_doubt: false,
         }
     }
@@ -65,6 +68,11 @@ impl Driver {
     /// From now on it ends the connection when the server owes an answer and is silent for this long.
     pub(crate) fn end_when_silent(&mut self, limit: Option<Duration>) {
         self.stall = limit.map(Stall::new);
+    }
+
+    /// From now on it tells of the host's signs of life.
+    pub(crate) fn tell_of_life(&mut self, pulse: Arc<Pulse>) {
+        self.pulse = Some(pulse);
     }
 
     /// The session it keeps.
@@ -156,8 +164,12 @@ impl Driver {
                 }
             }
         }
+        let heard = self.wire.take_heard();
         if let Some(stall) = &mut self.stall {
-            stall.after_pass(self.wire.take_heard(), after.awaits_server);
+            stall.after_pass(heard, after.awaits_server);
+        }
+        if let Some(pulse) = self.pulse.as_deref().filter(|_| heard) {
+            pulse.beat();
         }
         if after.terminated && self.close_by.is_none() {
             self.close_at(Instant::now() + POLITE_CLOSE);

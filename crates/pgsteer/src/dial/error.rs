@@ -37,6 +37,11 @@ impl DialError {
         self.failure.observed.evidence()
     }
 
+    /// Whether nothing that the host said ended the attempt, but its time.
+    pub(crate) fn ran_out_of_time(&self) -> bool {
+        self.failure.observed == Observed::Deadline
+    }
+
     /// What it says of the host. Nothing, if it was our own password source that failed.
     pub(crate) fn host_effect(&self) -> HostEffect {
         self.failure.host_effect()

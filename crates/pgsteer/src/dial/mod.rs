@@ -13,6 +13,7 @@ mod ending;
 mod endpoint;
 mod error;
 mod limit;
+mod pulse;
 mod session_setup;
 mod stall;
 mod tap;
@@ -36,6 +37,7 @@ pub(crate) use discovery::Discovered;
 pub(crate) use driver::Driver;
 pub(crate) use ending::EndReason;
 pub(crate) use error::DialError;
+pub(crate) use pulse::Pulse;
 pub(crate) use session_setup::Ask;
 pub(crate) use tap::{Severity, TransactionStatus, Wire};
 

@@ -15,6 +15,7 @@ pub(super) enum Gone {
     Unused,
     Moved,
     Unfit,
+    Frozen,
     Retired,
     Discarded,
     Refused,
@@ -34,6 +35,7 @@ impl Gone {
             CloseReason::IdleTimeout => Gone::Unused,
             CloseReason::Stray | CloseReason::Spread => Gone::Moved,
             CloseReason::Unfit => Gone::Unfit,
+            CloseReason::Frozen => Gone::Frozen,
             CloseReason::Ordered => Gone::Retired,
             CloseReason::Discarded => Gone::Discarded,
             CloseReason::Refused => Gone::Refused,
@@ -70,6 +72,7 @@ impl Counts {
             unused: of(Gone::Unused),
             moved: of(Gone::Moved),
             unfit: of(Gone::Unfit),
+            frozen: of(Gone::Frozen),
             retired: of(Gone::Retired),
             discarded: of(Gone::Discarded),
             refused: of(Gone::Refused),
@@ -98,6 +101,8 @@ pub struct Closes {
     pub moved: u64,
     /// Their host had become something that is not wanted.
     pub unfit: u64,
+    /// Were idle on a host that had stopped to react to anything.
+    pub frozen: u64,
     /// Replaced by [`Pool::retire_all`](super::Pool::retire_all).
     pub retired: u64,
     /// Discarded by their holders, or held through a panic.
@@ -124,6 +129,7 @@ impl Closes {
             unused,
             moved,
             unfit,
+            frozen,
             retired,
             discarded,
             refused,
@@ -139,6 +145,7 @@ impl Closes {
             ("unused", unused),
             ("moved", moved),
             ("unfit", unfit),
+            ("frozen", frozen),
             ("retired", retired),
             ("discarded", discarded),
             ("refused", refused),

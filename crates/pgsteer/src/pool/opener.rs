@@ -9,7 +9,7 @@ use pgsteer_core::pool::planner::OpenFailure;
 use pgsteer_core::verdict::HostEffect;
 
 use super::hooks::{self, HookFailed};
-use super::inner::{Inner, Message};
+use super::inner::{Counters, Inner, Message};
 use super::statements::Statements;
 use super::tenant::Tenant;
 use crate::cluster::{Counted, Opened, SearchError, Wanted};
@@ -40,13 +40,16 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
     #[cfg(feature = "metrics")]
     let began = super::now();
     match shared.open(wanted).await {
-        Ok(opened) => {
+        Ok(mut opened) => {
             let opened_at = super::now();
             #[cfg(feature = "metrics")]
             report
                 .pool
                 .labels
                 .connected(opened_at.saturating_duration_since(began));
+            let driver = &mut opened.dialled.driver;
+            driver.end_when_silent(report.pool.settings.stall_timeout);
+            driver.tell_of_life(shared.pulse(&opened.key));
             let opened = match prepared(&report.pool, opened).await {
                 Ok(opened) => opened,
                 Err(failed) => return report.tell(Message::HookFailed { slot, epoch, failed }),
@@ -72,7 +75,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
             }
             let Dialled {
                 client,
-                mut driver,
+                driver,
                 session,
                 wire,
                 handle,
@@ -100,7 +103,6 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 driver: handle,
                 jitter,
             });
-            driver.end_when_silent(report.pool.settings.stall_timeout);
             tokio::spawn(driver);
         }
         Err(error) => report.tell(Message::OpenFailed { slot, epoch, error }),
@@ -126,11 +128,10 @@ async fn prepared(pool: &Inner, opened: Opened) -> Result<Opened, HookFailed> {
             if pool.wants_writes() && wire.is_role_doubted() {
                 shared.role_doubted(&host);
             }
-            if handle
-                .end_reason()
-                .is_some_and(|reason| reason.host_effect() == HostEffect::Suspect)
-            {
-                shared.suspect(&host);
+            match handle.end_reason() {
+                Some(EndReason::Stalled) => shared.unresponsive(&host),
+                Some(reason) if reason.host_effect() == HostEffect::Suspect => shared.suspect(&host),
+                _ => {}
             }
             shared.hook_failed(&host, failed.reason(), pool.settings.hook_keep_off());
         }
@@ -179,6 +180,7 @@ struct SlotOwner {
 impl Owner for SlotOwner {
     fn release(&self) {
         if let Some(lease) = self.pool.slots.unpark(self.slot) {
+            Counters::add(&self.pool.counters.came_clean);
             self.pool.slots.release(lease);
         }
     }

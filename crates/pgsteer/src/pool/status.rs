@@ -61,6 +61,9 @@ pub struct Totals {
     pub expired: u64,
     /// Connections closed or drained to move them to another host.
     pub moved: u64,
+    /// Returned connections that still owed answers, and whose answers all came by themselves. As a rule of a query
+    /// whose future was dropped, or of an error whose last message was on its way.
+    pub came_clean: u64,
     /// Returned connections that had to be rolled back.
     pub rolled_back: u64,
     /// Returned connections whose running statement had to be cancelled.

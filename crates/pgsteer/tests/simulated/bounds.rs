@@ -1,6 +1,7 @@
 //! `socket_timeout`: one limit over one call. What runs out of it costs the connection and nothing else; what does not
 //! leaves nothing behind.
 
+use std::future::Future;
 use std::time::Duration;
 
 use pgsteer::config::LoadBalance;
@@ -161,23 +162,105 @@ async fn a_call_of_the_client_itself_is_not_bounded() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_bound_a_call_takes_as_long_as_it_does() {
-    let (_sim, pool) = pool_of_one(bounded().socket_timeout(None)).await;
+    let config = bounded().socket_timeout(None).rebalance_interval(seconds(600));
+    let (_sim, pool) = pool_of_one(config).await;
     pool.batch_execute("SELECT pg_sleep(86400)").await.unwrap();
 }
 
-/// Covers: E-323
+/// A bounded pool of one in which nothing is ever due by itself.
+fn with_nothing_due() -> Config {
+    bounded()
+        .rebalance_interval(seconds(1_000_000))
+        .max_lifetime(seconds(10_000_000))
+}
+
+/// Every clause of it, against a server whose sockets stay open and that does nothing any more.
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_calls_in_time_leave_no_timer_no_task_and_the_same_connection() {
-    let (sim, pool) = pool_of_one(bounded().socket_timeout(millis(200))).await;
-    let (before, pid) = (tasks(), sim.sessions()[0].pid);
-    for turn in 0..10_000 {
-        call(&pool, WAYS[turn % WAYS.len()], "SELECT 1").await.unwrap();
+async fn a_call_to_a_frozen_server_ends_at_its_bound_and_leaves_nothing_running() {
+    let (sim, pool) = pool_of_one(with_nothing_due()).await;
+    let tasks_before = tasks();
+    for (turn, way) in WAYS.into_iter().enumerate() {
+        let (opened, ended) = sockets(&sim);
+        assert_eq!(opened, ended + 1, "{way}: one socket");
+        let held = pool.get().await.unwrap();
+        sim.server("a").freeze();
+        let (result, took) = timed(held_call(&held, way)).await;
+        assert!(is_timed_out(&result), "{way}: {result:?}");
+        assert!((BOUND..BOUND + millis(2)).contains(&took), "{way}: {took:?}");
+        assert!(held.is_closed(), "{way}: dead before the holder's next step");
+        assert_eq!(Conn::transaction_status(&held), None, "{way}");
+        assert_eq!(pool.cluster().snapshot().failed().len(), 0, "{way}");
+        drop(held);
+
+        sim.server("a").thaw();
+        until("the pool is whole again", || pool.status().idle == 1).await;
+        assert_eq!(pool.cluster().snapshot().failed().len(), 0, "{way}");
+        assert_eq!(counted(&pool.cluster().snapshot()), "a:1", "{way}");
+        until("the server has one session", || sim.live() == 1).await;
+        until("every other socket is gone", || {
+            let (opened, ended) = sockets(&sim);
+            opened == ended + 1
+        })
+        .await;
+        assert_eq!(tasks(), tasks_before, "{way}");
+        assert_eq!(pool.status().totals.opened, turn as u64 + 2, "{way}");
     }
-    assert_eq!(tasks(), before);
-    pass(millis(500)).await;
+}
+
+async fn held_call(held: &Conn, way: &str) -> Result<(), Error> {
+    match way {
+        "extended" => held.query("SELECT 1", &[]).await.map(drop),
+        "simple" => held.batch_execute("SELECT 1").await,
+        "held extended" => held.query_one_cached("SELECT 1::int", &[]).await.map(drop),
+        _ => held.simple_query("SELECT 1").await.map(drop),
+    }
+}
+
+/// How often the runtime rests in the second after so many calls, which take no time; what `leave` leaves counts too.
+/// Nothing else is left by them, and the connection is the same.
+async fn rests_after(calls: usize, limit: Option<Duration>, leave: impl FnOnce()) -> u64 {
+    let (sim, pool) = pool_of_one(with_nothing_due().socket_timeout(limit)).await;
+    let (tasks_before, sockets_before) = (tasks(), sockets(&sim));
+    let pid = sim.sessions()[0].pid;
+    let calls = async {
+        for turn in 0..calls {
+            call(&pool, WAYS[turn % WAYS.len()], "SELECT 1").await.unwrap();
+        }
+    };
+    assert_eq!(timed(calls).await.1, Duration::ZERO);
+    leave();
+    let rests = || tokio::runtime::Handle::current().metrics().worker_park_count(0);
+    let before = rests();
+    tokio::time::sleep(seconds(1)).await;
+    let rested = rests() - before;
+    assert_eq!((tasks(), sockets(&sim)), (tasks_before, sockets_before));
     let status = pool.status();
     assert_eq!((status.idle, status.totals.lost, status.totals.opened), (1, 0, 1));
     assert_eq!(whoami(&pool.get().await.unwrap()).await.1, pid);
+    rested
+}
+
+/// A runtime of its own for each, so that nothing differs but the limit.
+fn in_a_runtime_of_its_own(work: impl Future<Output = u64>) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(work)
+}
+
+/// Covers: E-323
+#[test]
+fn ten_thousand_calls_in_time_leave_no_timer_no_task_no_socket_and_the_same_connection() {
+    let limit = Some(millis(200));
+    let rests = |calls, limit| in_a_runtime_of_its_own(rests_after(calls, limit, || ()));
+    assert_eq!(rests(10_000, limit), rests(10_000, None));
+    // A timer that was left would run out within that second, as this one does.
+    let one_left = in_a_runtime_of_its_own(rests_after(4, limit, || {
+        tokio::spawn(tokio::time::sleep(millis(200)));
+    }));
+    assert!(one_left > rests(4, limit));
 }
 
 /// What the server heard after a call of a second that had a third of that: how it ended, and whether a cancel came.

@@ -325,3 +325,38 @@ async fn rows_kept_beyond_the_return_do_not_disturb_the_next_holder() {
     next(&pool).await;
     assert_eq!(pool.status().totals.opened, 1);
 }
+
+/// What came clean by itself, what was rolled back, cancelled, cut, and what is gone for it.
+fn outcomes(pool: &Pool) -> [u64; 5] {
+    let totals = pool.status().totals;
+    [
+        totals.came_clean,
+        totals.rolled_back,
+        totals.cancelled,
+        totals.cut,
+        totals.closes.unclean + totals.closes.cut,
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_becomes_of_queries_that_were_given_up_is_counted() {
+    let late = Effect::Delay(millis(100));
+    let table = [
+        ("SELECT 1", late.clone(), [1, 0, 0, 0, 0]),
+        ("BEGIN; SELECT 1", late, [0, 1, 0, 0, 0]),
+        ("SELECT 1", Effect::Hang { cancellable: true }, [0, 0, 1, 0, 0]),
+        ("SELECT 1", Effect::Hang { cancellable: false }, [0, 0, 1, 1, 1]),
+    ];
+    for (sql, effect, expected) in table {
+        let (sim, pool) = pool_of_one().await;
+        sim.server("a")
+            .script(Script::on("SELECT 1", effect.clone()).once());
+        {
+            let conn = pool.get().await.unwrap();
+            let mut call = std::pin::pin!(conn.batch_execute(sql));
+            assert!(futures_util::poll!(call.as_mut()).is_pending());
+        }
+        drop(pool.get_timeout(seconds(20)).await.unwrap());
+        assert_eq!(outcomes(&pool), expected, "{sql} {effect:?}");
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use pgsteer::config::LoadBalance;
-use pgsteer::{Config, Conn, EndCause, Pool};
+use pgsteer::{Cluster, Config, Conn, EndCause, Pool};
 use pgsteer_sim::{Effect, Script, Sim};
 
 use crate::rig::*;
@@ -148,4 +148,41 @@ async fn a_slow_application_and_an_idle_connection_are_no_stall() {
     }
     assert_eq!(whoami(&pool.get().await.unwrap()).await.1, pid);
     assert_eq!(pool.status().totals.lost, 0);
+}
+
+/// The application's own connections, outside any pool.
+#[tokio::test(start_paused = true)]
+async fn connections_of_a_cluster_are_watched_too() {
+    let sim = three().build();
+    let cluster: Cluster = cluster(&sim, watched()).await;
+    let connection = cluster.connect().await.unwrap();
+    connection.batch_execute("SELECT pg_sleep(1.9)").await.unwrap();
+    sim.server("a").freeze();
+    let (result, took) = timed(connection.batch_execute("SELECT 1")).await;
+    assert!(result.unwrap_err().is_closed());
+    assert!((SILENCE..SILENCE + millis(50)).contains(&took), "{took:?}");
+    until("the host is marked", || cluster.snapshot().failed() == [key("a")]).await;
+    assert_eq!(counted(&cluster.snapshot()), "");
+}
+
+/// The hook has no limit of its own here.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_freezes_within_the_hook_ends_it() {
+    let sim = three().build();
+    let server = sim.server("a");
+    let config = watched()
+        .after_connect_timeout(None)
+        .after_connect(move |client| {
+            server.freeze();
+            Box::pin(async move { Ok(client.batch_execute("SELECT 1").await?) })
+        });
+    let pool = start(&sim, config);
+    within("the hook has failed", SILENCE + millis(50), || {
+        pool.status().totals.hook_failures == 1
+    })
+    .await;
+    until("the host is marked", || {
+        pool.cluster().snapshot().failed() == [key("a")]
+    })
+    .await;
 }

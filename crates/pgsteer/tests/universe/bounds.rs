@@ -1,9 +1,10 @@
 //! `socket_timeout` against real servers: what a call that takes too long costs, and what it does not.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use pgsteer::{Conn, EndCause, Error, HostKey};
-use pgsteer_testkit::Universe;
+use pgsteer_testkit::{Server, Universe};
 
 use crate::rig::{becomes, full_pool, key, rig};
 
@@ -29,37 +30,50 @@ async fn a_sleep_beyond_the_bound_costs_its_connection_and_marks_no_host() {
 
 /// A frozen server answers nothing, and its kernel goes on acknowledging what is sent: no keepalive finds that out.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_to_a_frozen_server_ends_at_its_bound_with_the_connection_dead() {
-    let universe = rig(Universe::builder().servers(2)).await;
-    let options = "pool_size=2&socket_timeout=500ms&connect_timeout=1s";
+async fn a_call_to_a_frozen_server_ends_at_its_bound_and_leaves_nothing_running() {
+    let universe = rig(Universe::builder().servers(1)).await;
+    let server = universe.server(0);
+    let options = "pool_size=2&socket_timeout=500ms&load_balance=false";
     let pool = full_pool(&universe, options).await;
-    let frozen = key(universe.server(1));
-    let (first, second) = (pool.get().await.unwrap(), pool.get().await.unwrap());
-    let (there, other) = if *Conn::host(&first) == frozen {
-        (first, second)
-    } else {
-        (second, first)
-    };
-    universe.server(1).freeze();
+    let conn = pool.get().await.unwrap();
+    // The keeper, the cluster's timer, and a driver for each of two connections.
+    let calm = (4, 2);
+    becomes(calm, || (tasks(), sockets_to(server))).await;
+    server.freeze();
 
     let started = Instant::now();
-    let error = there.batch_execute("SELECT 1").await.unwrap_err();
+    let error = conn.batch_execute("SELECT 1").await.unwrap_err();
     assert!(is_timed_out(&error), "{error}");
     assert!(started.elapsed() < Duration::from_millis(1500));
-    assert!(there.is_closed());
-    assert_eq!(Conn::transaction_status(&there), None);
+    assert!(conn.is_closed(), "dead before the holder's next step");
+    assert_eq!(Conn::transaction_status(&conn), None);
+    assert_eq!(sockets_to(server), 1);
+    assert_eq!(pool.cluster().snapshot().failed(), Vec::<HostKey>::new());
+    drop(conn);
 
-    // The pool is whole again, on the server that works.
-    drop((there, other));
-    becomes(2, || {
-        pool.status()
-            .by_host
-            .get(&key(universe.server(0)))
-            .copied()
-            .unwrap_or(0)
-    })
-    .await;
-    universe.server(1).thaw();
+    server.thaw();
+    becomes(2, || pool.status().idle).await;
+    assert_eq!(pool.cluster().snapshot().failed(), Vec::<HostKey>::new());
+    becomes(calm, || (tasks(), sockets_to(server))).await;
+    pool.query("SELECT 1", &[]).await.unwrap();
+}
+
+/// Tasks of this test's runtime.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// This process' and anybody else's open sockets to the server, as the kernel lists them.
+fn sockets_to(server: &Server) -> usize {
+    const ESTABLISHED: &str = "01";
+    let address: Ipv4Addr = server.host().parse().unwrap();
+    let there = format!("{:08X}:{:04X}", address.to_bits().swap_bytes(), server.port());
+    let listed = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let is_there = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(2);
+        fields.next() == Some(&*there) && fields.next() == Some(ESTABLISHED)
+    };
+    listed.lines().filter(is_there).count()
 }
 
 /// The driver's own calls are ended too, and the host is found out: nobody else is sent there.

@@ -96,3 +96,28 @@ async fn an_open_on_a_frozen_server_ends_within_connect_timeout() {
     let both = failed.tried.iter().map(|tried| tried.age).sum::<Duration>();
     assert!(both <= took && both < Duration::from_secs(7), "{failed}");
 }
+
+/// One caller meets it; the other connections there are given up before anybody else does.
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_to_a_frozen_server_are_given_up_once_one_caller_has_met_it() {
+    let universe = rig(Universe::builder().servers(2)).await;
+    let options = "pool_size=6&connect_timeout=1s&stall_timeout=500ms";
+    let pool = full_pool(&universe, options).await;
+    let frozen = key(universe.server(1));
+    let mut held = Vec::new();
+    while held.last().map(Conn::host) != Some(&frozen) {
+        held.push(pool.get().await.unwrap());
+    }
+    let conn = held.pop().unwrap();
+    drop(held);
+    universe.server(1).freeze();
+    conn.batch_execute("SELECT 1").await.unwrap_err();
+    drop(conn);
+    spread_becomes(&pool, &universe, &[6, 0]).await;
+    assert_eq!(pool.status().totals.closes.frozen, 2);
+    assert_eq!(
+        pool.cluster().snapshot().frozen.keys().collect::<Vec<_>>(),
+        [&frozen]
+    );
+    universe.server(1).thaw();
+}

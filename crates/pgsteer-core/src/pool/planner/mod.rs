@@ -8,6 +8,7 @@
 mod backoff;
 mod barred;
 mod fill;
+mod frozen;
 mod lifetime;
 mod rebalance;
 mod returns;
@@ -77,6 +78,8 @@ pub struct Planner {
     asked_at: Option<Instant>,
     /// Hosts whose hook failed, and when.
     kept_off: BTreeMap<HostKey, Instant>,
+    /// Frozen hosts whose idle connections have been given up, and when those hosts were found to be so.
+    given_up: BTreeMap<HostKey, Instant>,
     /// Connections that ended right after they were opened: since when they are counted, and how many.
     young_deaths: Option<(Instant, usize)>,
     last_tick: Option<Instant>,
@@ -113,6 +116,7 @@ impl Planner {
             backoff: None,
             asked_at: None,
             kept_off: BTreeMap::new(),
+            given_up: BTreeMap::new(),
             young_deaths: None,
             last_tick: None,
             rebalance_at: None,

@@ -39,10 +39,11 @@ impl Planner {
     }
 
     /// Event: something about the hosts has changed. Connections to hosts that are not what is wanted go: idle ones now,
-    /// others when they come back. If filling rests because nothing fitted or nothing was ready, it rests no longer.
+    /// others when they come back. Idle ones to hosts that have been found to be frozen go too. If filling rests because nothing fitted or nothing was ready, it rests no longer.
     pub fn cluster_changed(&mut self, snapshot: &Snapshot, view: &dyn PoolView, now: Instant) {
         if self.stage == Stage::Running {
             self.retire_unfit(snapshot, view, now);
+            self.give_up_frozen(snapshot, view, now);
             self.ask_again(view, now);
         }
     }

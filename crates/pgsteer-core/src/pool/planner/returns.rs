@@ -316,6 +316,11 @@ impl Planner {
 
     /// Closes a connection that was idle just now, if the keeper can still get hold of it.
     pub(super) fn close_idle(&mut self, slot: u32, why: CloseReason, now: Instant) {
+        self.close_idle_by(slot, why, now.checked_add(self.options.return_timeout));
+    }
+
+    /// The same, and its socket is cut at this time.
+    pub(super) fn close_idle_by(&mut self, slot: u32, why: CloseReason, cut_at: Option<Instant>) {
         debug_assert_eq!(
             self.state(slot),
             SlotState::Live,
@@ -323,7 +328,6 @@ impl Planner {
         );
         if let Some(Slot::Live { connection, .. }) = self.table.get(slot) {
             let connection = connection.clone();
-            let cut_at = now.checked_add(self.options.return_timeout);
             self.begin_close(slot, connection, why, true, cut_at);
         }
     }

@@ -105,6 +105,8 @@ pub enum CloseReason {
     Unfit,
     /// Its host carries too many; it is to be opened elsewhere.
     Spread,
+    /// Its host reacts to nothing any more.
+    Frozen,
     /// All connections, or all of its host, were told to go.
     Ordered,
     /// Its holder discarded it.

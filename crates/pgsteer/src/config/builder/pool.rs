@@ -89,13 +89,17 @@ impl Config {
         self
     }
 
-    /// Ends a connection of the pool whose server owes an answer, or takes in no more, and has sent nothing for this
-    /// long. Whatever waits on it fails, as the end of the connection has it: with the cause
+    /// Ends a connection whose server owes an answer, or takes in no more, and has sent nothing for this long. Whatever
+    /// waits on it fails, as the end of the connection has it: with the cause
     /// [`StallTimeout`](crate::EndCause::StallTimeout) where errors are pgsteer's. The host is asked at once whether it
-    /// works. Greater than 0. Default `None`: never.
+    /// works; if it does not answer that either, and nothing has come from it meanwhile on any connection, the pool's
+    /// idle connections to it are given up too, so that callers do not meet one after the other. Greater than 0. Default
+    /// `None`: never.
     ///
-    /// It holds for everything the driver can do, row streams and COPY too, and must be longer than the longest
-    /// statement that says nothing while it runs. An application that is slow to read rows or to send data is no stall.
+    /// It holds for everything the driver can do, row streams and COPY too, for what
+    /// [`after_connect`](Config::after_connect) does, and for connections of [`Cluster::connect`](crate::Cluster::connect);
+    /// it must be longer than the longest statement that says nothing while it runs. An application that is slow to read
+    /// rows or to send data is no stall.
     #[must_use]
     pub fn stall_timeout(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.stall_timeout = silence.into();

@@ -80,6 +80,7 @@ impl Look {
             self.counter(name, None, now - before);
         }
         let cleaned = [
+            ("by_itself", before.came_clean, now.came_clean),
             ("rolled_back", before.rolled_back, now.rolled_back),
             ("cancelled", before.cancelled, now.cancelled),
             ("cut", before.cut, now.cut),
