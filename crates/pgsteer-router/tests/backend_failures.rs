@@ -295,6 +295,60 @@ async fn a_backend_that_ends_what_it_has_taken_is_left_out_and_not_dialled_in_a_
     assert_eq!(sizes(&pool.status()), [2, 0, 0, 0]);
 }
 
+/// Requests that each want a new connection, and pools that may not ping.
+#[tokio::test(start_paused = true)]
+async fn nobody_who_wants_a_connection_has_such_a_backend_dialled_in_a_circle() {
+    for enable_health_check in [true, false] {
+        for failure_threshold in [0, 5] {
+            let world = World::default();
+            let backend = world.backend("a:1");
+            backend.manners(Manners::CloseAtOnce);
+            let options = BackendOptions {
+                enable_health_check,
+                failure_threshold,
+                ..exact()
+            };
+            let pool = start(&world, &backend, options);
+            let mut requests = tokio::task::JoinSet::new();
+            for number in 0..20 {
+                let pool = pool.clone();
+                requests.spawn(async move {
+                    let borrowed = if number % 2 == 0 {
+                        pool.borrow().await
+                    } else {
+                        pool.borrow_fresh().await
+                    };
+                    if let Ok(mut borrowed) = borrowed {
+                        assert!(ask(borrowed.io(), b"word").await.is_err());
+                        borrowed.failed(&"closed");
+                    }
+                });
+            }
+            sleep(5 * SECOND).await;
+            let case = format!("pings {enable_health_check}, threshold {failure_threshold}");
+            assert!(backend.dials() < 200, "{} dials, {case}", backend.dials());
+            while let Some(ended) = requests.join_next().await {
+                ended.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_fails_for_want_of_something_on_this_side_is_made_again() {
+    let world = World::default();
+    let backend = world.backend("a:1");
+    backend.door(Door::Refuse);
+    let pool = start(&world, &backend, exact());
+    assert!(!answered(&pool).await);
+    backend.door(Door::NoDescriptors);
+    sleep(30 * SECOND).await;
+    assert!(is_left_out(&pool));
+    backend.door(Door::Open);
+    sleep(1_100 * MS).await;
+    assert!(!is_left_out(&pool));
+}
+
 /// A backend that lets idle connections go after a while is no bad one.
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_closes_unused_connections_after_a_while_is_not_left_out_for_it() {

@@ -56,7 +56,7 @@ async fn run(mut report: Report, manner: Manner) {
                 epoch,
                 connection: Box::new(connection),
                 jitter: fastrand::u64(..),
-                probed: manner.probe && pool.options.enable_health_check,
+                was_probe: manner.probe,
             }
         }
         Err(error) => Message::OpenFailed {

@@ -16,8 +16,8 @@ impl Keeper {
                 epoch,
                 connection,
                 jitter,
-                probed,
-            } => self.opened(slot, epoch, *connection, jitter, probed),
+                was_probe,
+            } => self.opened(slot, epoch, *connection, jitter, was_probe),
             Message::OpenFailed {
                 slot,
                 epoch,
@@ -27,6 +27,7 @@ impl Keeper {
             Message::OpenBarred { slot, epoch, rest } => {
                 if self.is_current(slot, epoch) {
                     self.kept(slot).opener = None;
+                    self.probe_after(rest);
                     self.report(|planner, _, now| planner.open_barred(slot, rest, now));
                     if self.pool.planner().can_serve() {
                         self.let_waiters_move_on();
@@ -66,7 +67,7 @@ impl Keeper {
         }
     }
 
-    fn opened(&mut self, slot: u32, epoch: u64, connection: Connection, jitter: u64, probed: bool) {
+    fn opened(&mut self, slot: u32, epoch: u64, connection: Connection, jitter: u64, was_probe: bool) {
         if !self.is_current(slot, epoch) {
             return;
         }
@@ -79,7 +80,8 @@ impl Keeper {
         if let Some(checks) = &mut self.checks {
             checks.opened(slot, &*self.pool, now());
         }
-        let proves_nothing = self.standing.is_distrusted() && self.checks.is_some() && !probed;
+        // Dialled before its requests had failed, it says no more than those did.
+        let proves_nothing = self.standing.is_distrusted() && !was_probe;
         if !proves_nothing {
             self.found_well();
         }
@@ -102,7 +104,12 @@ impl Keeper {
         Counters::add(&self.pool.counters.dials_failed);
         self.tried_at = Some(now());
         self.pool.note_error(reason.clone());
-        let rest = (!is_ours).then(|| self.dial_failed(&reason));
+        let rest = if is_ours {
+            self.probe_after(self.pool.options.failed_backend_delay);
+            None
+        } else {
+            Some(self.dial_failed(&reason))
+        };
         self.report(|planner, pool, now| {
             planner.open_failed(slot, OpenFailure::Hosts, pool, now)?;
             if let Some(rest) = rest {
@@ -179,9 +186,13 @@ impl Keeper {
         self.pool.note_error(restless.to_string().into());
         self.emptied(slot);
         self.tell(|planner, pool, now| planner.died(slot, true, pool, now));
-        // It lets itself be dialled and ends what it has taken: nobody would ever be answered there.
-        if never_lived && self.pool.streak.failed() {
-            self.requests_failed("it ends connections before they have been used");
+        if never_lived {
+            // It lets itself be dialled and ends what it has taken: nobody would ever be answered there, and whoever wants a
+            // new connection is not to have it dialled in a circle.
+            self.turn_fresh_away();
+            if self.pool.streak.failed() {
+                self.requests_failed("it ends connections before they have been used");
+            }
         }
     }
 

@@ -41,8 +41,9 @@ pub(super) enum Message {
         connection: Box<Connection>,
         /// Any random number, for the connection's lifetime.
         jitter: u64,
-        /// Whether it has answered a ping.
-        probed: bool,
+        /// Whether it was opened to see whether the backend, which had failed, is well; it has answered a ping then, if
+        /// pings are allowed.
+        was_probe: bool,
     },
     /// An opener found none.
     OpenFailed {
@@ -109,7 +110,7 @@ pub(super) struct Keeper {
     expiry: Option<Instant>,
     /// When the failed backend is tried again.
     probe_at: Option<Instant>,
-    /// When it was last tried, in vain.
+    /// When it was last tried on request, or in vain.
     tried_at: Option<Instant>,
     /// How the next opener is to go about it.
     manner: Manner,

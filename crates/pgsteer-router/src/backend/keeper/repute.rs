@@ -58,9 +58,14 @@ impl Keeper {
         if self.pool.planner().try_one(now) {
             return self.carry_out();
         }
-        if self.pool.planner().stats(&*self.pool).opening == 0 {
-            // Every slot is taken for the moment.
-            self.probe_at = now.checked_add(self.pool.options.failed_backend_delay);
+        // Every slot is taken for the moment, or a dial is under way that was begun before and may prove nothing.
+        self.probe_after(self.pool.options.failed_backend_delay);
+    }
+
+    /// A probe came to nothing, in a way that says nothing of the backend: it is tried again after this rest.
+    pub(super) fn probe_after(&mut self, rest: Duration) {
+        if self.standing.next_probe().is_some() {
+            self.probe_at = now().checked_add(rest);
         }
     }
 
@@ -75,6 +80,7 @@ impl Keeper {
             .is_none_or(|tried| now.saturating_duration_since(tried) >= LEAST_REST);
         if rested {
             self.manner.anyway = true;
+            self.tried_at = Some(now);
             let begun = self.pool.planner().try_one(now);
             self.carry_out();
             self.manner.anyway = false;
