@@ -8,9 +8,11 @@ mod contended;
 mod contenders;
 mod failover;
 mod get_and_return;
+mod ledger;
 mod machine;
 mod memory;
 mod options;
+mod page;
 mod picking;
 mod pooled;
 mod report;
@@ -29,8 +31,10 @@ use report::Report;
 use server::Server;
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("failover") {
-        return failover::main(std::env::args().skip(2));
+    match std::env::args().nth(1).as_deref() {
+        Some("failover") => return failover::main(std::env::args().skip(2)),
+        Some("ledger") => return ledger::main(std::env::args().skip(2)),
+        _ => {}
     }
     if std::env::args().nth(1).as_deref() == Some("router") {
         return router::main(std::env::args().skip(2));

@@ -4,11 +4,12 @@ use std::fmt;
 
 use crate::machine::{Machine, load};
 use crate::options::Options;
+use crate::page::figures;
 use crate::router::{BEGIN, END};
 use crate::table::{Table, number};
 
-/// What `failover` measured, on pages of their own, and what is said of it here.
-const RECORDED: [(&str, &str); 2] = [
+/// What `failover` and `ledger` measured, on pages of their own, and what is said of it here.
+const RECORDED: [(&str, &str); 3] = [
     (
         "docs/failover-run.md",
         "## Failover, seen by `pgsteer bench`\n\n32 tasks write, the primary is killed, a standby is promoted; \
@@ -19,6 +20,11 @@ const RECORDED: [(&str, &str); 2] = [
         "## An outage of every server, seen by `pgsteer bench --json`\n\n200 tasks read, all servers are stopped and \
          started again a minute later; [how it was done](outage-run.md).",
     ),
+    (
+        "docs/ledger-run.md",
+        "## The ledger: what callers of transactions are told, and whether it is true\n\n32 tasks transfer while everything \
+         is done to the servers; [how it was done](ledger-run.md).",
+    ),
 ];
 
 /// The recorded runs as they stand on their pages, without what each was measured on, which those tell.
@@ -26,12 +32,8 @@ fn recorded() -> String {
     let mut text = String::new();
     for (page, introduction) in RECORDED {
         let page = std::fs::read_to_string(page).unwrap_or_default();
-        let measured = page
-            .split_once("<!-- measured: begin -->")
-            .and_then(|(_, rest)| rest.split_once("<!-- measured: end -->"));
-        let run = measured.and_then(|(measured, _)| measured.split_once("\n    pgsteer bench"));
-        if let Some((_, run)) = run {
-            text += &format!("\n{introduction}\n\n    pgsteer bench{run}");
+        if let Some(figures) = figures(&page) {
+            text += &format!("\n{introduction}\n\n    {figures}");
         }
     }
     text

@@ -24,8 +24,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::machine::{self, Machine};
-use crate::server::Server;
+use crate::page::{insert, on_what};
 use contender::{Contender, FOLLOWERS, SPREADERS};
 use options::Options;
 use table::Table;
@@ -35,9 +34,6 @@ const LEAD: Duration = Duration::from_secs(5);
 
 /// Rows measured at a time.
 const AT_ONCE: usize = 2;
-
-const BEGIN: &str = "<!-- measured: begin -->\n";
-const END: &str = "<!-- measured: end -->";
 
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     let options = match Options::from_arguments(arguments) {
@@ -133,26 +129,8 @@ fn of_sqlx() -> String {
     format!("sqlx, given a connection string with two hosts (`{list}`), {answer}.\n")
 }
 
-fn on_what() -> String {
-    let server = Server::start();
-    let machine = Machine::describe(Some(&server));
-    let yugabyte = machine::version("yb-tokio-postgres");
-    format!("{machine}\n- yb-tokio-postgres {yugabyte}\n\n")
-}
-
 fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_all();
     builder.build().expect("a runtime can be made")
-}
-
-/// Puts the text between the two lines of the file.
-fn insert(path: &std::path::Path, page: &str) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    let text = std::fs::read_to_string(path).map_err(told)?;
-    let parts = text
-        .split_once(BEGIN)
-        .and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| format!("{} lacks the two lines", path.display()))?;
-    std::fs::write(path, format!("{head}{BEGIN}\n{page}\n{END}{tail}")).map_err(told)
 }

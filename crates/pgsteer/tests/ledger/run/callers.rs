@@ -90,14 +90,16 @@ async fn work(desk: Arc<Desk>, pool: Pool, mut random: fastrand::Rng) {
         let options = options(&transfer, &desk, &trail, &mut random);
         let patience = Patience::draw(&transfer, &mut random);
         let told = patience.tell(&pool, transfer, options).await;
-        let failed = matches!(told, Told::NotDone(_));
+        let rest = match &told {
+            Told::NotDone(why) if why == CIRCUIT_OPEN => 50,
+            Told::NotDone(_) => 5,
+            _ => 0,
+        };
         let trail = std::mem::take(&mut *trail.lock().unwrap_or_else(PoisonError::into_inner));
         // Of the many of which there is nothing to tell nothing is kept.
         let plain = told == Told::Done && !trail.contains(';');
         desk.note(id, told, if plain { String::new() } else { trail });
-        if failed {
-            sleep(Duration::from_millis(5)).await;
-        }
+        sleep(Duration::from_millis(rest)).await;
     }
 }
 
@@ -250,12 +252,15 @@ fn told(result: Result<(), Error>) -> Told {
     }
 }
 
+/// Nobody is let through for a while.
+const CIRCUIT_OPEN: &str = "circuit open";
+
 /// The error's kind in a few words, by which errors are counted.
 fn kind(error: &Error) -> String {
     let words = match error {
         Error::CheckoutTimeout(_) => "no connection within checkout_timeout",
         Error::Connect(_) | Error::NoFit(_) | Error::NoServer | Error::NoNode(_) => "no host",
-        Error::CircuitOpen { .. } => "circuit open",
+        Error::CircuitOpen { .. } => CIRCUIT_OPEN,
         Error::ConnectionLost(_) => "connection lost before COMMIT",
         Error::TransactionAborted { .. } => "COMMIT answered with ROLLBACK",
         Error::TransactionTimeout(_) => "attempt_timeout",

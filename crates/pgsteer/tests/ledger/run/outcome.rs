@@ -39,55 +39,86 @@ impl Outcome {
         }
         text
     }
+
+    /// Runs as a table, a row each.
+    pub(crate) fn table(outcomes: &[Outcome]) -> String {
+        let head = [
+            "servers",
+            "seed",
+            "seconds",
+            "transfers",
+            "faults",
+            "told `Ok`",
+            "told an error",
+            "dropped",
+            "nobody knows",
+            "**told what is not true**",
+            "sums wrong",
+        ];
+        let mut text = format!(
+            "| {} |\n|---{}|\n",
+            head.join(" | "),
+            "|--:".repeat(head.len() - 1)
+        );
+        for outcome in outcomes {
+            let _ = writeln!(text, "| {} |", outcome.row().join(" | "));
+        }
+        text
+    }
+
+    fn row(&self) -> Vec<String> {
+        let Judgement {
+            done, dropped, wrong, ..
+        } = &self.judgement;
+        let (unknown, failed) = (self.judgement.nobody_knows(), self.judgement.failed());
+        let begun = done + failed + all(*dropped) + all(unknown);
+        let either = |what: Either| format!("{}, {} of them done", all(what), what.there);
+        vec![
+            self.site.to_owned(),
+            self.seed.to_string(),
+            self.took.as_secs().to_string(),
+            begun.to_string(),
+            self.faults.values().sum::<u64>().to_string(),
+            done.to_string(),
+            failed.to_string(),
+            either(*dropped),
+            either(unknown),
+            format!("**{}**", wrong.len()),
+            self.wrong_sums.len().to_string(),
+        ]
+    }
+
+    /// By kinds, the most frequent first.
+    pub(crate) fn details(&self) -> String {
+        let not_done = &self.judgement.not_done;
+        let errors = not_done.iter().map(|(kind, count)| (kind.as_str(), *count));
+        let mut text = format!("\n{}:\n\n", self.site);
+        let faults = self.faults.iter().map(|(kind, count)| (*kind, *count));
+        let _ = writeln!(text, "- faults: {}", list(faults.collect()));
+        let _ = writeln!(text, "- errors: {}", list(errors.collect()));
+        let attempts = self.attempts.iter().map(|(kind, count)| (*kind, *count));
+        let _ = writeln!(text, "- attempts: {}", list(attempts.collect()));
+        text
+    }
 }
 
 fn all(either: Either) -> u64 {
     either.there + either.not_there
 }
 
+fn list(mut kinds: Vec<(&str, u64)>) -> String {
+    kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let written: Vec<String> = kinds
+        .iter()
+        .map(|(kind, count)| format!("{count} {kind}"))
+        .collect();
+    written.join(", ")
+}
+
 /// As Markdown.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Judgement {
-            done,
-            not_done,
-            dropped,
-            wrong,
-            ..
-        } = &self.judgement;
-        let (unknown, failed) = (self.judgement.nobody_knows(), self.judgement.failed());
-        let begun = done + failed + all(*dropped) + all(unknown);
-        writeln!(f, "### {}, seed {}\n", self.site, self.seed)?;
-        writeln!(f, "| | |\n|---|--:|")?;
-        writeln!(f, "| time | {:.0} s |", self.took.as_secs_f64())?;
-        writeln!(f, "| transfers begun | {begun} |")?;
-        writeln!(f, "| attempts | {} |", self.attempts.values().sum::<u64>())?;
-        writeln!(f, "| faults | {} |", self.faults.values().sum::<u64>())?;
-        writeln!(f, "| told `Ok` | {done} |")?;
-        writeln!(f, "| told an error | {failed} |")?;
-        let either = |what: Either| format!("{} ({} of them committed)", all(what), what.there);
-        writeln!(f, "| dropped by the caller | {} |", either(*dropped))?;
-        writeln!(f, "| told that nobody knows | {} |", either(unknown))?;
-        writeln!(f, "| **told what is not true** | **{}** |", wrong.len())?;
-        writeln!(f, "| servers whose sums are wrong | {} |", self.wrong_sums.len())?;
-        let list = |kinds: Vec<(String, u64)>| {
-            let mut kinds = kinds;
-            kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            let written: Vec<String> = kinds
-                .iter()
-                .map(|(kind, count)| format!("{count} {kind}"))
-                .collect();
-            written.join(", ")
-        };
-        let plain = |kinds: &BTreeMap<&str, u64>| {
-            kinds
-                .iter()
-                .map(|(kind, count)| ((*kind).to_owned(), *count))
-                .collect()
-        };
-        writeln!(f, "\nFaults: {}.", list(plain(&self.faults)))?;
-        let errors = not_done.iter().map(|(kind, count)| (kind.clone(), *count));
-        writeln!(f, "\nErrors: {}.", list(errors.collect()))?;
-        writeln!(f, "\nAttempts: {}.", list(plain(&self.attempts)))
+        f.write_str(&Self::table(std::slice::from_ref(self)))?;
+        f.write_str(&self.details())
     }
 }
