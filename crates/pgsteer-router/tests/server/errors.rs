@@ -224,16 +224,22 @@ async fn a_payload_as_long_as_is_allowed_passes_and_one_byte_more_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_while_its_request_is_at_work_does_not_keep_the_backends_connection_from_others() {
+async fn a_client_that_goes_while_its_request_is_at_work_leaves_the_backends_connection_good_for_others() {
     let backends = Backends::one(echo());
     let router = backends.router(ServerOptions::default()).await;
     let mut client = connect(&router);
     send(&mut client, b"nobody waits for this").await.unwrap();
     drop(client);
+    until(|| router.totals().connected == 0).await;
 
     let mut other = connect(&router);
 
     assert_eq!(ask(&mut other, b"next").await.as_deref(), Some("next"));
     until(|| router.totals().connected == 1).await;
     assert_eq!(router.totals().ended(), 2);
+    assert_eq!(
+        backends.dials(),
+        1,
+        "the backend has answered, so its connection is good"
+    );
 }

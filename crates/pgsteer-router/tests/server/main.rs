@@ -11,6 +11,7 @@
 mod deadlines;
 mod draining;
 mod errors;
+mod histories;
 mod limits;
 mod metrics;
 mod pipelining;
