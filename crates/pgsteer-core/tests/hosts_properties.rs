@@ -369,12 +369,17 @@ impl History {
             self.model.refresh_timer = None;
         }
         let own_times = self.model.own_times().into_iter();
+        let mut asked: BTreeSet<HostKey> = own_times
+            .filter(|(_, at)| *at <= self.now)
+            .map(|(key, _)| key)
+            .collect();
+        if self.model.strangers_at.take_if(|at| *at <= self.now).is_some() {
+            let strangers = self.model.strangers().into_iter();
+            asked.extend(strangers.filter(|key| !self.model.probes.contains_key(key)));
+        }
         Expected {
             refresh,
-            asked: own_times
-                .filter(|(_, at)| *at <= self.now)
-                .map(|(key, _)| key)
-                .collect(),
+            asked,
             ..Expected::default()
         }
     }
@@ -745,7 +750,12 @@ impl History {
         let own_times = self.model.own_times().into_iter().map(|(_, at)| at);
         let (next, first) = (
             self.cluster.next_timer(),
-            self.model.refresh_timer.into_iter().chain(own_times).min(),
+            self.model
+                .refresh_timer
+                .into_iter()
+                .chain(self.model.strangers_at)
+                .chain(own_times)
+                .min(),
         );
         assert!(
             first.is_none_or(|at| next.is_some_and(|next| next <= at)),

@@ -651,6 +651,53 @@ fn a_second_primary_that_somebody_comes_by_is_asked_for_its_timeline_without_wai
     assert_eq!(joined(&rig.snapshot().unfit), "old");
 }
 
+/// Where the first host is a primary nobody has a reason to dial the others before the next refresh.
+#[test]
+fn a_cluster_that_begins_at_an_outranked_primary_hears_of_the_other_in_a_moment() {
+    let mut rig = watching(listed(), &["old", "new"], ReadWrite);
+    rig.timelines = [("old".to_owned(), 1), ("new".to_owned(), 2)].into();
+    assert_eq!(rig.open().as_deref(), Ok("old"));
+    rig.advance(millis(999));
+    assert_eq!(rig.probes.len(), 0);
+    rig.advance(millis(1));
+    assert_eq!(
+        (rig.allowed().as_str(), joined(&rig.snapshot().unfit)),
+        ("new", "old".to_owned())
+    );
+}
+
+#[test]
+fn for_a_primarys_sake_only_hosts_are_asked_that_nobody_has_met_meanwhile() {
+    let mut rig = watching(listed(), &["a", "b", "c", "d"], ReadWrite);
+    rig.set("c", Behaviour::Is(Standby));
+    rig.set("d", Behaviour::Down);
+    assert_eq!(rig.open().as_deref(), Ok("a"));
+    let now = rig.now;
+    rig.cluster.role_seen(&key("b"), Standby, now);
+    rig.advance(millis(1_000));
+    let asked: Vec<&str> = rig.probes.iter().map(|(host, _)| host.as_str()).collect();
+    assert_eq!(asked, ["c", "d"]);
+    rig.advance(millis(5_000));
+    assert_eq!(rig.open().as_deref(), Ok("a"));
+    assert_eq!(rig.probes.len(), 2, "once");
+}
+
+#[test]
+fn where_no_primary_was_found_or_nobody_wants_to_know_nobody_is_asked() {
+    let mut unasked = watching(listed(), &["a", "b"], Any);
+    unasked.cluster.watch_roles(false);
+    unasked.open().expect("a takes everybody");
+    let mut reads = watching(listed(), &["a", "b"], ReadWrite);
+    reads.set("a", Behaviour::Is(Standby));
+    reads.set("b", Behaviour::Is(Standby));
+    reads.target = TargetSessionAttrs::PreferStandby;
+    reads.open().expect("a is a standby");
+    for mut rig in [unasked, reads] {
+        rig.advance(millis(5_000));
+        assert_eq!(rig.probes.len(), 0);
+    }
+}
+
 #[test]
 fn primaries_on_one_timeline_or_that_cannot_tell_are_all_primaries() {
     let tables: [&[(&str, u32)]; 3] = [&[], &[("a", 3), ("b", 3)], &[("a", 3)]];

@@ -78,6 +78,8 @@ pub struct ClusterState {
     pub(super) last_probe_id: u64,
     /// When the next host is due to be probed by its own schedule.
     pub(super) probe_timer: Option<Instant>,
+    /// When hosts that nobody has met yet are asked what they are.
+    pub(super) strangers_at: Option<Instant>,
     pub(super) watches_roles: bool,
     /// The targets that searches have had.
     pub(super) searched_for: [bool; TargetSessionAttrs::ALL.len()],
@@ -122,6 +124,7 @@ impl ClusterState {
             refresh_timer: None,
             last_probe_id: 0,
             probe_timer: None,
+            strangers_at: None,
             watches_roles: false,
             searched_for: Default::default(),
             highest_timeline: None,

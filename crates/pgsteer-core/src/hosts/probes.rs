@@ -15,6 +15,9 @@ use crate::verdict::HostEffect;
 /// The least time between two questions to a host whose role was doubted.
 const DOUBT_GAP: Duration = Duration::from_secs(1);
 
+/// How long a search that goes on may take to meet the other hosts, before they are asked beside it.
+const STRANGER_REST: Duration = Duration::from_secs(1);
+
 /// A probe that is running.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
@@ -54,6 +57,30 @@ impl ClusterState {
             return;
         };
         self.table.host_mut(place).probe = None;
+        self.looked_at(place, result, probe.early, now);
+    }
+
+    /// A dial that went on after its search was over, because its host had kept silent while a later one answered, has ended
+    /// after all. It is as good as a probe; nobody has a reservation for it.
+    pub fn straggler_ended(
+        &mut self,
+        key: &HostKey,
+        result: Result<Answer, (HostEffect, String)>,
+        now: Instant,
+    ) {
+        if let Some(place) = self.table.place(key) {
+            self.looked_at(place, result, false, now);
+        }
+    }
+
+    /// `again`: a failure is no further one in the row.
+    fn looked_at(
+        &mut self,
+        place: usize,
+        result: Result<Answer, (HostEffect, String)>,
+        again: bool,
+        now: Instant,
+    ) {
         match result {
             Ok(answer) => self.works(place, answer.role, answer.timeline, false, now),
             Err((HostEffect::Role(role), _)) => self.works(place, Some(role), None, true, now),
@@ -65,7 +92,7 @@ impl ClusterState {
                     _ => Some(FailureKind::Rejected),
                 };
                 if let Some(kind) = kind {
-                    self.mark_failed(place, kind, &reason, probe.early, now);
+                    self.mark_failed(place, kind, &reason, again, now);
                 }
             }
         }
@@ -165,6 +192,30 @@ impl ClusterState {
             let standing = self.standing(place, *target);
             self.searched_for[*target as usize] && matches!(standing, Standing::Accepted | Standing::Unfit)
         })
+    }
+
+    /// A primary has been found. Hosts that nobody has met yet are asked what they are in a moment, since one of them may be
+    /// the primary that outranks it: searches, which have what they want, would not go there before the next refresh.
+    pub(super) fn meet_strangers_soon(&mut self, now: Instant) {
+        let is_there_any = (0..self.table.len()).any(|place| self.is_stranger(place));
+        if is_there_any && self.strangers_at.is_none() {
+            self.strangers_at = Some(after(now, STRANGER_REST));
+        }
+    }
+
+    /// Asks those that are strangers still, if it is time.
+    pub(super) fn meet_strangers(&mut self, now: Instant) {
+        if self.strangers_at.is_some_and(|due| due <= now) {
+            self.strangers_at = None;
+            self.probe_where(now, Self::is_stranger);
+        }
+    }
+
+    /// Whether nobody knows of a configured host what it is, though that matters.
+    fn is_stranger(&self, place: usize) -> bool {
+        let host = self.table.host(place);
+        let matters = self.watches_roles && !self.discovered;
+        matters && host.is_seed && host.works() && host.role.is_none() && !host.is_mixed
     }
 
     /// Asks the primaries for their timelines, each once until the next refresh, if there are several.

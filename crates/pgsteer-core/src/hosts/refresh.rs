@@ -39,16 +39,20 @@ impl ClusterState {
             self.refresh(now);
         }
         self.on_probe_timer(now);
+        self.meet_strangers(now);
         let lines = self.runs.on_timer(now);
         self.log(lines);
     }
 
     /// When [`on_timer`](Self::on_timer) is to be called next, as things stand; `None` if never.
     pub fn next_timer(&self) -> Option<Instant> {
-        [self.refresh_timer, self.probe_timer, self.runs.next_end()]
-            .into_iter()
-            .flatten()
-            .min()
+        let timers = [
+            self.refresh_timer,
+            self.probe_timer,
+            self.strangers_at,
+            self.runs.next_end(),
+        ];
+        timers.into_iter().flatten().min()
     }
 
     /// The discovery that was asked for has ended, run out of time or died. Ignored if none was asked for.

@@ -140,6 +140,7 @@ impl ClusterState {
             self.refresh_early(now);
         }
         if role.is_primary() {
+            self.meet_strangers_soon(now);
             self.ask_rival_primaries(now);
         }
     }

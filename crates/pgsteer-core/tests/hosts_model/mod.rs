@@ -68,6 +68,8 @@ pub(crate) struct Model {
     /// When hosts whose role was doubted are to be asked, and when they last were.
     pub(crate) ask_at: BTreeMap<HostKey, Instant>,
     pub(crate) asked_at: BTreeMap<HostKey, Instant>,
+    /// When configured hosts that nobody has met are to be asked what they are.
+    pub(crate) strangers_at: Option<Instant>,
 }
 
 impl Model {
@@ -92,6 +94,7 @@ impl Model {
             searched_for: Vec::new(),
             ask_at: BTreeMap::new(),
             asked_at: BTreeMap::new(),
+            strangers_at: None,
         };
         if !discovers {
             model.arm_refresh_timer(now);
@@ -183,8 +186,22 @@ impl Model {
             }
             None => {}
         }
+        let is_new_primary = role != before && role.is_some_and(Role::is_primary);
+        if is_new_primary && self.strangers_at.is_none() && !self.strangers().is_empty() {
+            self.strangers_at = Some(now + Duration::from_secs(1));
+        }
         let changed = role.is_some() && before.is_some() && before != role;
         changed && self.watching && self.failure_refreshes(now)
+    }
+
+    /// Configured hosts of which nobody knows what they are, if that matters. Those being probed are among them.
+    pub(crate) fn strangers(&self) -> BTreeSet<HostKey> {
+        if !self.watching || self.discovered {
+            return BTreeSet::new();
+        }
+        let seeds = self.seeds.iter();
+        let strange = seeds.filter(|key| self.works_now(key) && !self.said.contains_key(*key));
+        strange.cloned().collect()
     }
 
     pub(crate) fn is_fresh(&self, key: &HostKey, now: Instant) -> bool {

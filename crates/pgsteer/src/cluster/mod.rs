@@ -14,6 +14,7 @@ mod refresh;
 mod reservation;
 mod search;
 mod shared;
+mod straggler;
 
 use std::fmt;
 use std::sync::Arc;

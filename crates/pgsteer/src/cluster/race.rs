@@ -4,10 +4,11 @@
 use std::any::Any;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use pgsteer_core::host::HostKey;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::reservation::Reservation;
@@ -17,14 +18,17 @@ use crate::world::BoxFuture;
 /// How a dial ended. The outer error is what it panicked with.
 pub(super) type Outcome = Result<Result<Dialled, DialError>, Box<dyn Any + Send>>;
 
+/// One dial.
+pub(super) type Dialling = BoxFuture<'static, Outcome>;
+
 /// A host being dialled. Dropping it closes what it opened and marks nothing.
 pub(super) struct Attempt {
     reservation: Reservation,
-    dial: BoxFuture<'static, Outcome>,
+    dial: Dialling,
 }
 
 impl Attempt {
-    pub(super) fn new(reservation: Reservation, dial: BoxFuture<'static, Outcome>) -> Self {
+    pub(super) fn new(reservation: Reservation, dial: Dialling) -> Self {
         Attempt { reservation, dial }
     }
 }
@@ -36,6 +40,8 @@ pub(super) struct Race {
     /// When another may be begun beside those that run. `None`: not before one has ended.
     next_start: Option<Pin<Box<Sleep>>>,
     room: bool,
+    /// How many of those that run were begun before the one that ended last.
+    overtaken: usize,
 }
 
 impl Race {
@@ -46,6 +52,7 @@ impl Race {
             running: Vec::new(),
             next_start: None,
             room: true,
+            overtaken: 0,
         }
     }
 
@@ -79,6 +86,7 @@ impl Race {
             for place in 0..self.running.len() {
                 if let Poll::Ready(outcome) = self.running[place].dial.poll_unpin(cx) {
                     let Attempt { reservation, .. } = self.running.remove(place);
+                    self.overtaken = place;
                     return Poll::Ready(Some((reservation, outcome)));
                 }
             }
@@ -93,13 +101,26 @@ impl Race {
         .await
     }
 
-    /// Another host has won. What has been opened meanwhile is closed in an orderly way; nobody is marked.
-    pub(super) fn close(self) {
-        for Attempt { reservation, dial } in self.running {
-            if let Some(Ok(Ok(dialled))) = dial.now_or_never() {
-                dialled.close_in_background();
+    /// The host that ended last has won. What has been opened meanwhile is closed in an orderly way. Of those that run,
+    /// the ones that were begun earlier are given back: they have kept silent for longer than the winner, and may be silent
+    /// for ever.
+    pub(super) fn close(self) -> Vec<(HostKey, Dialling)> {
+        let mut overtaken = Vec::new();
+        let look = &mut Context::from_waker(Waker::noop());
+        for (
+            place,
+            Attempt {
+                reservation,
+                mut dial,
+            },
+        ) in self.running.into_iter().enumerate()
+        {
+            match dial.poll_unpin(look) {
+                Poll::Ready(Ok(Ok(dialled))) => dialled.close_in_background(),
+                Poll::Pending if place < self.overtaken => overtaken.push((reservation.key().clone(), dial)),
+                _ => {}
             }
-            drop(reservation);
         }
+        overtaken
     }
 }

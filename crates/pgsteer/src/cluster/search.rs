@@ -151,7 +151,9 @@ impl Shared {
             };
             if let Some((reservation, outcome)) = next {
                 if let Some(opened) = pass.judge(reservation, outcome) {
-                    race.close();
+                    for (key, dial) in race.close() {
+                        self.see_out(key, dial);
+                    }
                     return Ok(opened);
                 }
             }

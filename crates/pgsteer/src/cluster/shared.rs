@@ -1,7 +1,7 @@
 //! What all users of one cluster share: the state behind its lock, the dialler, and the background tasks that the
 //! state's actions start. Every change goes through `with_state`, which carries the actions out afterwards.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,8 @@ pub(super) struct Tasks {
     names: Option<AbortHandle>,
     probes: HashMap<u64, AbortHandle>,
     pub(super) lookouts: HashMap<HostKey, Lookout>,
+    /// The hosts a dial to which goes on though its search is over.
+    pub(super) stragglers: HashSet<HostKey>,
 }
 
 impl Shared {

@@ -319,6 +319,20 @@ async fn a_promotion_moves_the_right_connections_of_two_pools_and_no_others() {
     assert_eq!(writes.status().totals.opened, 4);
 }
 
+/// Whoever starts after a failover that did not end the old primary, and lists that first.
+///
+/// Covers: F-17
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_starts_on_an_outranked_primary_leaves_it_long_before_its_first_refresh() {
+    let sim = primary_and_standbys();
+    sim.server("pg2").promote();
+    let pool = full(&sim, ordered(&ALL, ReadWrite).pool_size(2)).await;
+    within("writes go to the promoted one", seconds(3), || {
+        placed(&pool.status()) == "pg2:2"
+    })
+    .await;
+}
+
 /// Covers: F-17
 #[tokio::test(start_paused = true)]
 async fn of_two_primaries_the_one_on_the_higher_timeline_is_written_to_and_people_are_warned_once() {

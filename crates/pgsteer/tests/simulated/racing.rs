@@ -24,7 +24,8 @@ fn slow(connects: [u64; 3]) -> Sim {
     sim
 }
 
-/// Nothing is left of a race: no reservation, no mark, no session beside the one that won.
+/// Nothing is left of a race: no reservation, no mark, no session beside the one that won once the losers have had their
+/// time.
 async fn nothing_is_left(sim: &Sim, cluster: &Cluster) {
     assert!(cluster.snapshot().pending.is_empty());
     assert!(cluster.snapshot().failures.is_empty());
@@ -34,13 +35,54 @@ async fn nothing_is_left(sim: &Sim, cluster: &Cluster) {
 
 ///
 #[tokio::test(start_paused = true)]
-async fn a_silent_host_costs_the_delay_and_is_not_marked() {
+async fn a_silent_host_costs_the_delay_until_its_own_time_is_over_and_it_is_left_out() {
     let sim = three().build();
     blackhole(&sim.server("a"));
-    let cluster = cluster(&sim, raced()).await;
+    let config = raced()
+        .connect_timeout(seconds(5))
+        .failed_host_reconnect_delay_secs(60);
+    let cluster = cluster(&sim, config).await;
     let (opened, took) = timed(open(&cluster, 1)).await;
     assert_eq!((hosts_of(&opened), took), (vec!["b"], DELAY));
     nothing_is_left(&sim, &cluster).await;
+
+    let (more, took) = timed(open(&cluster, 3)).await;
+    assert_eq!((hosts_of(&more), took), (vec!["b"; 3], DELAY * 3));
+    assert!(cluster.snapshot().failures.is_empty(), "it has time yet");
+    pass(seconds(5)).await;
+    assert_eq!(names(&cluster.snapshot().failed()), ["a"]);
+    let dialled = attempts(&sim, "a");
+    let (more, took) = timed(open(&cluster, 3)).await;
+    assert_eq!((hosts_of(&more), took), (vec!["b"; 3], seconds(0)));
+    assert_eq!(attempts(&sim, "a"), dialled);
+}
+
+/// It may be silent to one dial because it is slow. Nobody waits for it a second time, and nobody marks it.
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_only_slow_is_not_marked_and_its_late_connection_is_closed() {
+    let sim = slow([900, 0, 0]);
+    let cluster = cluster(&sim, raced()).await;
+    let opened = open(&cluster, 3).await;
+    assert_eq!(hosts_of(&opened), ["b"; 3]);
+    within("the late one has come and gone", seconds(3), || {
+        sim.server("a").counts().logins == 1 && sim.live() == 3
+    })
+    .await;
+    pass(seconds(10)).await;
+    assert_eq!(sim.server("a").counts().logins, 1, "one at a time goes on");
+    assert!(cluster.snapshot().failures.is_empty());
+    assert!(cluster.snapshot().pending.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dial_that_goes_on_ends_with_its_cluster() {
+    let before = tasks();
+    let sim = three().build();
+    blackhole(&sim.server("a"));
+    let cluster = cluster(&sim, raced().connect_timeout(seconds(3_600))).await;
+    drop(open(&cluster, 1).await);
+    cluster.stop();
+    until("all tasks have ended", || tasks() == before).await;
 }
 
 #[tokio::test(start_paused = true)]
