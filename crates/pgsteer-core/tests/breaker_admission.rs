@@ -13,6 +13,7 @@ use pgsteer_core::breaker::{BreakerOptions, Cause, ClosedBy, State};
 
 use breaker_rig::{MS, Rig, SECOND, ends, exact, windows};
 
+/// Covers: B-22
 #[test]
 fn it_starts_closed_and_admits_everybody() {
     let rig = Rig::exact();
@@ -22,6 +23,7 @@ fn it_starts_closed_and_admits_everybody() {
     assert_eq!(rig.breaker.retry_after(), None);
 }
 
+/// Covers: B-25
 #[test]
 fn it_opens_at_the_threshold_and_not_before() {
     let rig = Rig::exact();
@@ -32,6 +34,7 @@ fn it_opens_at_the_threshold_and_not_before() {
     assert!(rig.rejects());
 }
 
+/// Covers: B-08, B-24
 #[test]
 fn a_success_ends_the_row_of_failures() {
     let rig = Rig::exact();
@@ -42,6 +45,7 @@ fn a_success_ends_the_row_of_failures() {
     assert_eq!(rig.breaker.status().streak, 4);
 }
 
+/// Covers: B-23
 #[test]
 fn what_is_neither_failure_nor_success_counts_nowhere_while_closed() {
     let rig = Rig::exact();
@@ -73,6 +77,7 @@ fn a_rejection_says_when_to_ask_again_and_what_failed_last() {
     assert!(!rejected.probing);
 }
 
+/// Covers: B-12, B-27
 #[test]
 fn the_window_ends_on_the_millisecond_and_its_end_belongs_to_the_probe() {
     let rig = Rig::tripped();
@@ -118,6 +123,7 @@ fn a_wait_for_a_probe_is_never_said_to_be_longer_than_its_lease() {
     assert_eq!(rig.breaker.admit().unwrap_err().retry_after, 10 * MS);
 }
 
+/// Covers: B-28
 #[test]
 fn a_probe_that_succeeds_closes_it_and_forgets_the_outage() {
     let rig = Rig::tripped();
@@ -138,6 +144,7 @@ fn a_probe_that_is_answered_closes_it_whatever_the_answer() {
     assert_eq!(rig.breaker.state(), State::Closed);
 }
 
+/// Covers: B-29
 #[test]
 fn a_probe_that_fails_opens_it_for_twice_as_long() {
     let rig = Rig::tripped();
@@ -157,6 +164,7 @@ fn a_rejection_after_a_failed_probe_tells_of_the_probe() {
     assert_eq!(rig.breaker.admit().unwrap_err().last_error, "still refused");
 }
 
+/// Covers: B-07
 #[test]
 fn five_attempts_that_meet_one_hiccup_open_it_for_one_window() {
     let rig = Rig::exact();
@@ -224,6 +232,7 @@ fn a_threshold_of_one_opens_at_the_first_failure() {
     assert_eq!(rig.breaker.state(), State::Open);
 }
 
+/// Covers: B-17
 #[test]
 fn a_threshold_of_zero_turns_it_off() {
     let rig = Rig::new(BreakerOptions {

@@ -27,6 +27,7 @@ fn name(event: &Event<Why>) -> &'static str {
     }
 }
 
+/// Covers: B-33
 #[test]
 fn a_trip_is_told_once_with_its_window_and_what_failed() {
     let rig = Rig::exact();
@@ -43,6 +44,7 @@ fn a_trip_is_told_once_with_its_window_and_what_failed() {
     );
 }
 
+/// Covers: B-33
 #[test]
 fn rejections_are_not_told() {
     let rig = Rig::tripped();
@@ -54,6 +56,8 @@ fn rejections_are_not_told() {
 }
 
 /// What is news and what is told only to those who look for trouble.
+///
+/// Covers: B-20
 #[test]
 fn a_long_outage_is_news_ever_more_rarely_and_a_probe_given_up_is_none() {
     let rig = Rig::tripped();
@@ -76,6 +80,7 @@ fn a_long_outage_is_news_ever_more_rarely_and_a_probe_given_up_is_none() {
     assert_eq!(news[1..], later);
 }
 
+/// Covers: B-33
 #[test]
 fn an_outage_is_told_from_its_trip_to_its_end() {
     let rig = Rig::tripped();
@@ -112,6 +117,7 @@ fn an_outage_is_told_from_its_trip_to_its_end() {
     assert_eq!((end.outage, end.by), (5 * SECOND, ClosedBy::Probe));
 }
 
+/// Covers: B-14
 #[test]
 fn a_listener_may_call_the_breaker() {
     let rig = Rig::exact();
@@ -134,6 +140,7 @@ fn a_listener_may_call_the_breaker() {
     assert_eq!(rig.breaker.state(), State::Closed);
 }
 
+/// Covers: B-14
 #[test]
 fn a_listener_that_panics_disturbs_nobody() {
     let rig = Rig::exact();

@@ -12,6 +12,7 @@ const COLD: HostEffect = HostEffect::Role(Role::ColdStandby);
 const LOGIN: HostEffect = HostEffect::JudgeAtEndOfPass;
 const OURS: HostEffect = HostEffect::Nothing;
 
+/// Covers: B-08, B-10
 #[test]
 fn a_pass_without_a_connection_has_failed_if_some_host_failed_and_none_answered() {
     let failure = Some(BreakerEffect::Failure);

@@ -40,6 +40,7 @@ fn a_dropped_probe_begins_the_same_window_again_from_the_moment_it_is_dropped() 
     assert_given_up(&rig);
 }
 
+/// Covers: B-01
 #[test]
 fn a_probe_whose_future_is_dropped_is_given_up() {
     let rig = Rig::tripped();
@@ -57,6 +58,7 @@ fn a_probe_whose_future_is_dropped_is_given_up() {
     assert_given_up(&rig);
 }
 
+/// Covers: B-02
 #[test]
 fn a_probe_that_panics_is_given_up_and_the_panic_goes_on() {
     let rig = Rig::tripped();
@@ -74,6 +76,7 @@ fn a_probe_that_panics_is_given_up_and_the_panic_goes_on() {
     assert_given_up(&rig);
 }
 
+/// Covers: B-11
 #[test]
 fn a_probe_given_up_again_and_again_never_lengthens_the_window() {
     let rig = Rig::tripped();
@@ -87,6 +90,7 @@ fn a_probe_given_up_again_and_again_never_lengthens_the_window() {
     assert_eq!(rig.breaker.status().trips, 1);
 }
 
+/// Covers: B-03
 #[test]
 fn a_forgotten_probe_is_replaced_when_its_lease_is_over() {
     let rig = Rig::tripped();
@@ -148,6 +152,7 @@ fn a_renewal_that_comes_too_late_or_from_no_probe_changes_nothing() {
     drop((early, lost, second));
 }
 
+/// Covers: B-03
 #[test]
 fn a_lost_probe_that_comes_back_changes_nothing() {
     type End = fn(Permit<'static, Why>);
@@ -179,6 +184,7 @@ fn a_lost_probe_that_comes_back_changes_nothing() {
     }
 }
 
+/// Covers: B-03
 #[test]
 fn a_lost_probe_that_ends_after_its_successor_changes_nothing() {
     let rig = Rig::tripped();
@@ -191,6 +197,7 @@ fn a_lost_probe_that_ends_after_its_successor_changes_nothing() {
     assert_eq!(rig.breaker.state(), State::Closed);
 }
 
+/// Covers: B-05, B-31
 #[test]
 fn what_began_before_the_trip_and_ends_after_it_changes_nothing() {
     let rig = Rig::exact();
@@ -226,6 +233,7 @@ fn a_straggler_does_not_settle_the_probe() {
     assert_eq!(rig.breaker.state(), State::Closed);
 }
 
+/// Covers: B-06
 #[test]
 fn what_began_before_an_outage_counts_neither_way_after_it() {
     let rig = Rig::exact();

@@ -29,6 +29,7 @@ fn race(threads: usize, run: impl Fn() + Sync) {
     });
 }
 
+/// Covers: B-04, B-34
 #[test]
 fn of_all_that_ask_when_a_window_ends_exactly_one_is_admitted() {
     for threads in [20, 1_000] {
@@ -66,6 +67,7 @@ fn of_all_that_ask_when_a_lease_ends_exactly_one_is_admitted() {
     assert_eq!(ran.into_inner(), 1);
 }
 
+/// Covers: B-35
 #[test]
 fn ten_threads_that_fail_ten_times_each_leave_it_open_for_its_first_window() {
     let rig = Rig::exact();

@@ -31,6 +31,7 @@ fn failed_probes(rig: &Rig, count: usize) -> Vec<Duration> {
         .collect()
 }
 
+/// Covers: B-11, B-32
 #[test]
 fn windows_double_up_to_the_cap_and_stay_there() {
     let rig = Rig::tripped();
@@ -38,6 +39,7 @@ fn windows_double_up_to_the_cap_and_stay_there() {
     assert_eq!(failed_probes(&rig, 12), expected);
 }
 
+/// Covers: B-11
 #[test]
 fn only_the_end_of_an_outage_makes_windows_short_again() {
     let rig = Rig::tripped();
@@ -48,6 +50,7 @@ fn only_the_end_of_an_outage_makes_windows_short_again() {
     assert_eq!(rig.retry_after(), SECOND);
 }
 
+/// Covers: B-11
 #[test]
 fn a_probe_given_up_does_not_lengthen_the_window_that_the_next_failure_doubles() {
     let rig = Rig::tripped();
@@ -58,6 +61,7 @@ fn a_probe_given_up_does_not_lengthen_the_window_that_the_next_failure_doubles()
     assert_eq!(failed_probes(&rig, 1), [8 * SECOND]);
 }
 
+/// Covers: B-13
 #[test]
 fn ten_thousand_failed_probes_overflow_nothing() {
     let rig = Rig::tripped();
@@ -102,6 +106,7 @@ fn the_longest_cap_is_reached_from_the_shortest_base_and_held() {
     assert_eq!(windows.last(), Some(&Duration::from_secs(24 * 3600)));
 }
 
+/// Covers: B-12
 #[test]
 fn jitter_only_lengthens_a_window_and_by_less_than_its_share() {
     let table = [
@@ -117,6 +122,7 @@ fn jitter_only_lengthens_a_window_and_by_less_than_its_share() {
     }
 }
 
+/// Covers: B-12
 #[test]
 fn jitter_is_drawn_anew_for_each_window_and_spread_over_the_whole_share() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -268,6 +274,7 @@ fn an_open_breaker_outlasts_a_clock_that_stands_still() {
     assert_eq!(rig.retry_after(), SECOND);
 }
 
+/// Covers: B-12
 #[test]
 fn a_clock_that_goes_back_makes_windows_and_leases_longer_and_nothing_else() {
     let rig = Rig::exact();

@@ -71,6 +71,7 @@ fn asks_and_keeps(rig: &Rig) -> Option<Permit<'static, Why>> {
     rig.breaker.admit_owned().ok()
 }
 
+/// Covers: B-04
 #[test]
 fn of_three_that_ask_when_the_window_ends_one_is_admitted() {
     explore(3, || {
@@ -102,6 +103,7 @@ fn asks_and_ends(rig: &Rig, end: fn(Permit<'_, Why>)) -> bool {
     }
 }
 
+/// Covers: B-04
 #[test]
 fn one_window_has_one_probe_however_it_ends() {
     type End = fn(Permit<'_, Why>);
@@ -126,6 +128,7 @@ fn one_window_has_one_probe_however_it_ends() {
     }
 }
 
+/// Covers: B-03, B-04
 #[test]
 fn of_two_that_ask_when_the_lease_ends_one_replaces_the_lost_probe_whatever_that_does_at_last() {
     type End = fn(Permit<'static, Why>);

@@ -172,17 +172,9 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// What was admitted was answered, but not with what was wanted. That counts neither way, except that a database
-    /// which answers a probe is not down.
-    pub(super) fn answered(&mut self, ticket: u64, now: Instant) {
-        if self.counts(ticket) && !is_closed(ticket) {
-            self.works(ClosedBy::Probe, now);
-        }
-    }
-
-    /// What was admitted failed.
+    /// What was admitted failed. A breaker that is off is not told.
     pub(super) fn failed(&mut self, ticket: u64, error: E, now: Instant, draw: u64) {
-        if !self.counts(ticket) || self.options.threshold == 0 {
+        if !self.counts(ticket) {
             return;
         }
         let (cause, began, trips) = match &mut self.phase {

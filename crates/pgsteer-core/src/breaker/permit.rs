@@ -80,7 +80,7 @@ impl<'a, E: Clone> Permit<'a, E> {
     #[inline]
     pub fn neutral(mut self) {
         if self.is_probe() {
-            self.breaker.answered(self.ticket);
+            self.breaker.succeeded(self.ticket);
         }
         self.settled = true;
     }

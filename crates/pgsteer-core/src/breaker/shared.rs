@@ -164,12 +164,6 @@ impl<E: Clone> Breaker<E> {
     }
 
     #[cold]
-    pub(super) fn answered(&self, ticket: u64) {
-        let now = self.surroundings.now();
-        self.change(|machine| machine.answered(ticket, now));
-    }
-
-    #[cold]
     pub(super) fn failed(&self, ticket: u64, error: E) {
         if self.is_off {
             return;

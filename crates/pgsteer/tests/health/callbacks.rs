@@ -30,6 +30,7 @@ impl Told {
     }
 }
 
+/// Covers: B-33
 #[tokio::test(start_paused = true)]
 async fn each_window_and_each_end_of_an_outage_is_told_once() {
     crate::log_lines::install();
@@ -54,6 +55,7 @@ async fn each_window_and_each_end_of_an_outage_is_told_once() {
     );
 }
 
+/// Covers: B-14
 #[tokio::test(start_paused = true)]
 async fn a_callback_may_use_the_guard() {
     crate::log_lines::install();
@@ -74,6 +76,7 @@ async fn a_callback_may_use_the_guard() {
     assert_eq!(*seen.lock().unwrap(), [(true, Cause::Threshold)]);
 }
 
+/// Covers: B-14
 #[tokio::test(start_paused = true)]
 async fn a_callback_that_panics_takes_nobodys_result() {
     crate::log_lines::install();
@@ -89,6 +92,7 @@ async fn a_callback_that_panics_takes_nobodys_result() {
     assert!(health.is_closed());
 }
 
+/// Covers: B-14
 #[tokio::test(start_paused = true)]
 async fn work_that_a_callback_runs_behind_the_same_guard_is_rejected_and_not_stuck() {
     use futures_util::FutureExt;

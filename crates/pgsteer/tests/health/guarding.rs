@@ -9,6 +9,7 @@ use pgsteer::{CircuitOpen, ConnectionHealth, Guarded};
 
 use crate::rig::{DOWN, Failure, MS, OTHER, SECOND, fail, guard, pass, rejected, run, succeed, tripped};
 
+/// Covers: B-21, B-22
 #[tokio::test(start_paused = true)]
 async fn the_value_of_the_work_passes_through() {
     crate::log_lines::install();
@@ -18,6 +19,7 @@ async fn the_value_of_the_work_passes_through() {
     assert_eq!(value, Ok("value"));
 }
 
+/// Covers: B-15, B-25
 #[tokio::test(start_paused = true)]
 async fn errors_of_the_work_pass_through_unchanged_the_one_that_opens_it_too() {
     crate::log_lines::install();
@@ -29,6 +31,7 @@ async fn errors_of_the_work_pass_through_unchanged_the_one_that_opens_it_too() {
     assert!(health.is_open());
 }
 
+/// Covers: B-26
 #[tokio::test(start_paused = true)]
 async fn while_open_work_is_dropped_without_being_begun() {
     crate::log_lines::install();
@@ -74,6 +77,7 @@ async fn who_waits_as_long_as_told_is_let_through() {
     assert_eq!(health.retry_after(), None);
 }
 
+/// Covers: B-23
 #[tokio::test(start_paused = true)]
 async fn errors_that_are_not_the_databases_leave_it_closed() {
     crate::log_lines::install();
@@ -84,6 +88,7 @@ async fn errors_that_are_not_the_databases_leave_it_closed() {
     assert!(health.is_closed());
 }
 
+/// Covers: B-24
 #[tokio::test(start_paused = true)]
 async fn a_success_or_an_answer_ends_the_row_of_failures() {
     crate::log_lines::install();
@@ -118,6 +123,7 @@ async fn a_refusal_neither_counts_nor_ends_the_row_of_failures() {
     assert!(health.is_open());
 }
 
+/// Covers: B-27, B-28
 #[tokio::test(start_paused = true)]
 async fn the_window_ends_on_the_millisecond_and_its_end_belongs_to_the_probe() {
     crate::log_lines::install();
@@ -128,6 +134,7 @@ async fn the_window_ends_on_the_millisecond_and_its_end_belongs_to_the_probe() {
     succeed(&health).await;
 }
 
+/// Covers: B-29
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_fails_doubles_the_window() {
     crate::log_lines::install();
@@ -140,6 +147,7 @@ async fn a_probe_that_fails_doubles_the_window() {
     succeed(&health).await;
 }
 
+/// Covers: B-05, B-31
 #[tokio::test(start_paused = true)]
 async fn work_that_began_before_the_trip_and_succeeds_after_it_does_not_close_it() {
     crate::log_lines::install();
@@ -223,6 +231,8 @@ async fn a_sign_of_life_or_a_hand_closes_it_at_once() {
 }
 
 /// Real threads: exactly one of those that come when the window ends is let through.
+///
+/// Covers: B-34
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_twenty_tasks_that_come_when_the_window_ends_one_runs() {
     crate::log_lines::install();
@@ -262,6 +272,7 @@ async fn of_twenty_tasks_that_come_when_the_window_ends_one_runs() {
     assert!(health.is_closed());
 }
 
+/// Covers: B-35
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ten_tasks_that_fail_ten_times_leave_it_open() {
     crate::log_lines::install();

@@ -18,6 +18,7 @@ impl Draw for Always {
     }
 }
 
+/// Covers: B-25
 #[tokio::test(start_paused = true)]
 async fn without_numbers_given_it_opens_at_five_failures_for_one_second_and_at_most_a_fifth_more() {
     crate::log_lines::install();
@@ -74,6 +75,7 @@ async fn it_goes_by_the_clock_it_is_given() {
     succeed(&health).await;
 }
 
+/// Covers: B-12
 #[tokio::test]
 async fn a_clock_that_jumps_back_only_makes_it_wait_longer() {
     crate::log_lines::install();
@@ -128,6 +130,7 @@ fn it_needs_no_runtime() {
     assert!(health.is_open());
 }
 
+/// Covers: B-17
 #[tokio::test(start_paused = true)]
 async fn a_threshold_of_zero_turns_it_off() {
     crate::log_lines::install();

@@ -39,6 +39,7 @@ async fn poll(sim: Sim, health: ConnectionHealth, counts: Arc<Counts>) {
     }
 }
 
+/// Covers: B-20
 #[tokio::test(start_paused = true)]
 async fn ten_minutes_without_the_database_cost_one_attempt_a_window_and_a_handful_of_log_lines() {
     crate::log_lines::install();

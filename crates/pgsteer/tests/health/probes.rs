@@ -20,6 +20,7 @@ async fn assert_tried_again(health: &pgsteer::ConnectionHealth) {
     assert!(health.is_closed());
 }
 
+/// Covers: B-01
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_runs_into_the_callers_time_limit_is_tried_again() {
     crate::log_lines::install();
@@ -30,6 +31,7 @@ async fn a_probe_that_runs_into_the_callers_time_limit_is_tried_again() {
     assert_tried_again(&health).await;
 }
 
+/// Covers: B-01
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_loses_a_select_is_tried_again() {
     crate::log_lines::install();
@@ -42,6 +44,7 @@ async fn a_probe_that_loses_a_select_is_tried_again() {
     assert_tried_again(&health).await;
 }
 
+/// Covers: B-01
 #[tokio::test(start_paused = true)]
 async fn a_probe_whose_task_is_aborted_is_tried_again() {
     crate::log_lines::install();
@@ -56,6 +59,7 @@ async fn a_probe_whose_task_is_aborted_is_tried_again() {
     assert_tried_again(&health).await;
 }
 
+/// Covers: B-01
 #[test]
 fn a_probe_whose_runtime_is_shut_down_is_tried_again() {
     crate::log_lines::install();
@@ -84,6 +88,7 @@ fn a_probe_whose_runtime_is_shut_down_is_tried_again() {
     assert!(health.is_closed());
 }
 
+/// Covers: B-02
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_panics_is_tried_again_and_its_panic_goes_on() {
     crate::log_lines::install();
@@ -125,6 +130,7 @@ async fn a_judge_that_panics_leaves_the_probe_given_up() {
     assert_tried_again(&health).await;
 }
 
+/// Covers: B-03
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_never_ends_is_replaced_when_its_lease_is_over_and_its_late_end_counts_nowhere() {
     crate::log_lines::install();
@@ -159,6 +165,7 @@ async fn a_probe_that_never_ends_is_replaced_when_its_lease_is_over_and_its_late
     }
 }
 
+/// Covers: B-30
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_ends_with_another_error_is_tried_again() {
     crate::log_lines::install();

@@ -38,6 +38,7 @@ fn callers(pool: &Pool) -> (JoinSet<()>, Arc<Mutex<Vec<Outcome>>>) {
     (tasks, outcomes)
 }
 
+/// Covers: B-18
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_of_servers_that_are_all_stopped_get_real_errors_then_fast_ones_and_are_served_within_a_window()
  {
@@ -105,6 +106,7 @@ async fn callers_of_servers_that_are_all_stopped_get_real_errors_then_fast_ones_
     becomes(0, || backends(&universe, "outage").len()).await;
 }
 
+/// Covers: B-19
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_only_server_opens_it_after_five_attempts_of_full_length_and_checkout_timeout_bounds_callers_meanwhile()
  {

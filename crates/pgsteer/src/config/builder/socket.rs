@@ -14,7 +14,8 @@ impl Config {
     }
 
     /// After this time without an answer from a host, the next is dialled beside it, and the first in order that works is
-    /// used. Greater than 0. Default `None`: one host after the other.
+    /// used. A dial that was overtaken goes on to its end beside that, one for each host, so that a host that never answers is
+    /// known as failed and left out. Greater than 0. Default `None`: one host after the other.
     #[must_use]
     pub fn connect_race_delay(mut self, delay: impl Into<Option<Duration>>) -> Self {
         self.connect_race_delay = delay.into();

@@ -8,6 +8,7 @@ use pgsteer_sim::{Login, ServerSpec, Sim};
 use super::{breaker, exact, servers, state, stop, tripped};
 use crate::rig::*;
 
+/// Covers: B-09
 #[tokio::test(start_paused = true)]
 async fn it_opens_after_five_passes_that_met_nobody() {
     let sim = servers(&["a", "b"]);
@@ -31,6 +32,7 @@ async fn the_threshold_is_an_option() {
     }
 }
 
+/// Covers: B-17
 #[tokio::test(start_paused = true)]
 async fn with_a_threshold_of_zero_there_is_no_breaker_and_a_pass_a_second_for_ever() {
     let sim = servers(&["a"]);
@@ -43,6 +45,7 @@ async fn with_a_threshold_of_zero_there_is_no_breaker_and_a_pass_a_second_for_ev
     assert!(matches!(error, Error::Connect(_)), "{error}");
 }
 
+/// Covers: B-08, B-09
 #[tokio::test(start_paused = true)]
 async fn one_dead_host_of_three_never_opens_it_in_ten_thousand_passes() {
     let sim = servers(&["a", "b", "c"]);
@@ -59,6 +62,7 @@ async fn one_dead_host_of_three_never_opens_it_in_ten_thousand_passes() {
 /// What the servers answer, and what they are.
 type Answer = (&'static str, fn(&Sim), TargetSessionAttrs);
 
+/// Covers: B-10
 #[tokio::test(start_paused = true)]
 async fn servers_that_answer_whatever_they_answer_never_open_it() {
     fn login(sim: &Sim, sqlstate: &str) {
@@ -146,6 +150,8 @@ async fn a_pass_that_succeeds_ends_the_streak() {
 }
 
 /// A crowd of opens that meet one hiccup together is five passes by definition; it costs one window.
+///
+/// Covers: B-07
 #[tokio::test(start_paused = true)]
 async fn opens_in_flight_that_meet_one_hiccup_open_it_for_one_window() {
     let sim = servers(&["a"]);
@@ -185,6 +191,7 @@ async fn under_way(sim: &Sim, cluster: &Cluster) -> tokio::task::JoinSet<Result<
     connects
 }
 
+/// Covers: B-05
 #[tokio::test(start_paused = true)]
 async fn passes_that_began_before_it_opened_and_fail_after_it_change_nothing() {
     let sim = servers(&["a"]);
@@ -205,6 +212,8 @@ async fn passes_that_began_before_it_opened_and_fail_after_it_change_nothing() {
 }
 
 /// Its connection is somebody's all the same; only the window is not cut short by it.
+///
+/// Covers: B-05
 #[tokio::test(start_paused = true)]
 async fn a_pass_that_began_before_it_opened_and_succeeds_after_it_serves_its_caller_and_leaves_it_open() {
     let sim = servers(&["a"]);
@@ -260,6 +269,8 @@ async fn a_probe_that_goes_over_many_silent_hosts_is_alone_to_its_end() {
 }
 
 /// Whoever asks at the end of a window is the probe, and a caller that goes away does not leave the breaker waiting.
+///
+/// Covers: B-01
 #[tokio::test(start_paused = true)]
 async fn a_connect_that_is_dropped_while_it_is_the_probe_costs_a_window_and_no_more() {
     let sim = servers(&["a"]);

@@ -52,6 +52,7 @@ fn callers(pool: &Pool) -> (JoinSet<()>, Arc<Seen>) {
     (tasks, seen)
 }
 
+/// Covers: B-20
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_ten_minutes_costs_a_pass_a_window_a_handful_of_lines_and_nobody_any_time() {
     let sim = servers(&["a", "b", "c"]);
@@ -121,6 +122,7 @@ async fn until_served(seen: &Seen, before: u64) {
     .await;
 }
 
+/// Covers: B-09
 #[tokio::test(start_paused = true)]
 async fn while_one_host_of_three_is_down_for_ten_minutes_nobody_notices() {
     let sim = three().build();

@@ -8,6 +8,7 @@ use pgsteer::{Conn, Error};
 use super::{breaker, exact, servers, start_again, stop, tripped, turned_away};
 use crate::rig::*;
 
+/// Covers: B-15
 #[tokio::test(start_paused = true)]
 async fn who_met_the_failure_gets_it_and_who_comes_later_gets_it_as_the_source_with_the_time_to_wait() {
     let sim = servers(&["a"]);
@@ -43,6 +44,7 @@ async fn whoever_waits_when_it_opens_is_told_and_does_not_wait_on() {
     assert!(turned_away(error.unwrap_err()).0 > seconds(29));
 }
 
+/// Covers: B-09
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_handed_out_and_a_leased_one_waited_for_while_it_is_open() {
     let sim = servers(&["a"]);
@@ -73,6 +75,7 @@ async fn full_floor(sim: &pgsteer_sim::Sim, config: pgsteer::Config) -> pgsteer:
     pool
 }
 
+/// Covers: B-01
 #[tokio::test(start_paused = true)]
 async fn callers_wait_for_the_probe_and_one_that_goes_away_does_not_end_it() {
     let sim = servers(&["a"]);
@@ -102,6 +105,7 @@ async fn callers_wait_for_the_probe_and_one_that_goes_away_does_not_end_it() {
     );
 }
 
+/// Covers: B-11
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_fails_doubles_the_window_up_to_the_cap() {
     let sim = servers(&["a"]);
@@ -130,6 +134,7 @@ async fn a_closed_pool_says_so_though_the_breaker_is_open() {
     assert!(matches!(error, Error::Closed), "{error}");
 }
 
+/// Covers: B-16
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_goes_while_it_is_open_or_half_open_leaves_no_task() {
     let before = tasks();
