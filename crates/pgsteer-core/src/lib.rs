@@ -6,6 +6,7 @@
 
 pub mod balance;
 pub mod breaker;
+pub mod commit;
 pub mod host;
 pub mod hosts;
 pub mod pool;

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::control::Control;
 use crate::fault::{Accept, Auth, Death, Discovery, DiscoveryRow, Effect, Login, Script};
+use crate::history::History;
 use crate::log::{Entry, Event, Log};
 use crate::net::gate::Gate;
 use crate::net::link::Remains;
@@ -89,6 +90,7 @@ pub(crate) struct ServerState {
     pub(crate) read_only: bool,
     /// The timeline it writes on, as a primary.
     pub(crate) timeline: u32,
+    pub(crate) history: History,
     pub(crate) discovery: Discovery,
     pub(crate) scripts: Vec<Script>,
     pub(crate) frozen: Arc<Gate>,
@@ -131,7 +133,7 @@ pub(crate) struct Accepted {
 }
 
 impl ServerState {
-    pub(crate) fn new(addresses: Vec<IpAddr>, port: u16, row: DiscoveryRow) -> Self {
+    pub(crate) fn new(addresses: Vec<IpAddr>, port: u16, row: DiscoveryRow, system: u64) -> Self {
         ServerState {
             addresses,
             port,
@@ -145,6 +147,7 @@ impl ServerState {
             recovery: false,
             read_only: false,
             timeline: 1,
+            history: History::new(system),
             discovery: Discovery::default(),
             scripts: Vec::new(),
             frozen: Arc::default(),
@@ -235,7 +238,13 @@ impl Cluster {
 
     /// The server goes without a word, with all its connections.
     pub(crate) fn kill(&self, server: &Arc<str>, how: Death) {
-        self.fault(server, format!("killed ({how})"), |state| state.down = Some(how));
+        let now = self.now();
+        self.fault(server, format!("killed ({how})"), |state| {
+            // What is down already has crashed, or has stopped, before.
+            if state.down.replace(how).is_none() {
+                state.history.crash(false, now);
+            }
+        });
         for control in self.controls(server) {
             control.kill(how);
         }

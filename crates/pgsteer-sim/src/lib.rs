@@ -24,6 +24,7 @@
 mod cluster;
 mod control;
 mod fault;
+mod history;
 mod log;
 mod net;
 mod report;

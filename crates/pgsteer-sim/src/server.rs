@@ -122,6 +122,12 @@ impl Server {
         }
     }
 
+    /// Writes a checkpoint, as it does every few minutes.
+    pub fn checkpoint(&self) {
+        let now = self.cluster.now();
+        self.fault("checkpoint", |state| state.history.checkpoint(now));
+    }
+
     /// Whether sessions that begin from now on are read-only unless they say otherwise. Default no.
     pub fn set_read_only(&self, read_only: bool) {
         self.fault(format!("default_transaction_read_only: {read_only}"), |state| {
@@ -147,8 +153,15 @@ impl Server {
 
     /// An administrator shuts it down: its sessions are dismissed and connects refused until [`start`](Self::start).
     pub fn shut_down(&self, how: Shutdown) {
+        let now = self.cluster.now();
         self.fault(format!("shut down ({how})"), |state| {
-            state.down = Some(Death::Fin)
+            if state.down.replace(Death::Fin).is_none() {
+                match how {
+                    Shutdown::Fast => state.history.stop(now),
+                    Shutdown::Immediate => state.history.crash(false, now),
+                    Shutdown::Crash => state.history.crash(true, now),
+                }
+            }
         });
         for control in self.cluster.controls(&self.name) {
             control.dismiss(how);
@@ -159,7 +172,12 @@ impl Server {
     /// their next packet. Nothing else that was set is undone. Without effect on a server that runs, save for that.
     pub fn start(&self) {
         let remains = self.with(|state| std::mem::take(&mut state.remains));
-        self.fault("started", |state| state.down = None);
+        let now = self.cluster.now();
+        self.fault("started", |state| {
+            if state.down.take().is_some() {
+                state.history.start(now);
+            }
+        });
         remains.into_iter().for_each(crate::net::link::Remains::forget);
     }
 

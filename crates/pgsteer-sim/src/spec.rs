@@ -212,6 +212,9 @@ impl SimBuilder {
     }
 }
 
+/// The system identifier of the first server.
+const FIRST_SYSTEM: u64 = 7_300_000_000_000_000_001;
+
 /// The address of server number `at` in one of the simulated networks.
 pub(crate) fn nth_address(network: u8, at: usize) -> IpAddr {
     let [high, low] = (at as u16).saturating_add(1).to_be_bytes();
@@ -255,7 +258,9 @@ fn add(state: &mut State, at: usize, spec: ServerSpec) {
     if spec.listed {
         state.table.push(row.clone());
     }
-    let mut server = ServerState::new(addresses, spec.port, row);
+    // Standbys are copies of the first server; other primaries are databases of their own.
+    let copy_of = if spec.standby { 0 } else { at };
+    let mut server = ServerState::new(addresses, spec.port, row, FIRST_SYSTEM + copy_of as u64);
     server.recovery = spec.standby;
     server.read_only = spec.read_only;
     state.order.push(name.clone());

@@ -86,6 +86,7 @@ impl Session<'_> {
                 let text = format!("cannot execute {command} in a read-only transaction");
                 return Err(SqlError::new("25006", text).into());
             }
+            self.transaction_id().log();
         }
         let tag = match statement {
             Statement::Select(select) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::sql::SqlError;
 
 /// Name, default, and whether changes are reported.
-const KNOWN: [(&str, &str, bool); 22] = [
+const KNOWN: [(&str, &str, bool); 24] = [
     ("application_name", "", true),
     ("client_encoding", "UTF8", true),
     ("client_min_messages", "notice", false),
@@ -26,10 +26,12 @@ const KNOWN: [(&str, &str, bool); 22] = [
     ("search_path", "\"$user\", public", false),
     ("server_encoding", "UTF8", true),
     ("server_version", VERSION, true),
+    ("server_version_num", "150012", false),
     ("session_authorization", "", true),
     ("standard_conforming_strings", "on", true),
     ("statement_timeout", "0", false),
     ("TimeZone", "UTC", true),
+    ("wal_level", "replica", false),
     ("work_mem", "4MB", false),
 ];
 
@@ -37,12 +39,14 @@ const KNOWN: [(&str, &str, bool); 22] = [
 pub(crate) const VERSION: &str = "15.12";
 
 /// Parameters that cannot be set.
-const FIXED: [&str; 5] = [
+const FIXED: [&str; 7] = [
     "integer_datetimes",
     "is_superuser",
     "server_encoding",
     "server_version",
+    "server_version_num",
     "session_authorization",
+    "wal_level",
 ];
 
 /// Parameters whose value is a time; a bare number is milliseconds.

@@ -2,6 +2,7 @@
 //! ledger, and settings.
 
 use crate::fault::{Discovery, DiscoveryRow, Shutdown};
+use crate::history::{Fate, History, position};
 use crate::sql::SqlError;
 use crate::sql::eval::Surroundings;
 use crate::sql::value::Value;
@@ -40,6 +41,37 @@ impl Session<'_> {
         }
     }
 
+    fn is_in_recovery(&self) -> bool {
+        self.cluster.with(self.server, |state| state.recovery)
+    }
+
+    /// What the server's past says.
+    fn history(&self, read: impl FnOnce(&History) -> Value) -> Value {
+        let read = self.cluster.with(self.server, |state| Some(read(&state.history)));
+        read.unwrap_or(Value::Null)
+    }
+
+    fn of_history(&self, read: impl FnOnce(&History) -> String) -> Result<Value, SqlError> {
+        Ok(self.history(|history| Value::Text(read(history))))
+    }
+
+    fn fate_of(&self, id: i64) -> Result<Value, SqlError> {
+        let number = u64::try_from(id).unwrap_or(u64::MAX);
+        let fate = self
+            .cluster
+            .with(self.server, |state| Some(state.history.fate(number)));
+        let word = match fate {
+            Some(Fate::InProgress) => "in progress",
+            Some(Fate::Committed) => "committed",
+            Some(Fate::Aborted) => "aborted",
+            Some(Fate::NeverGiven) | None => {
+                let message = format!("transaction ID {id} is in the future");
+                return Err(SqlError::new("22023", message));
+            }
+        };
+        Ok(Value::Text(word.to_owned()))
+    }
+
     /// Cancels or terminates another backend of this server.
     fn signal(&mut self, name: &str, pid: i64) -> bool {
         let Some(control) = self.cluster.backend(self.server, pid) else {
@@ -62,10 +94,28 @@ impl Surroundings for Session<'_> {
             ("pg_is_in_recovery", []) => Ok(Value::Bool(
                 self.cluster.with(self.server, |state| state.recovery),
             )),
-            ("pg_current_wal_lsn", []) if self.cluster.with(self.server, |state| state.recovery) => {
+            ("pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn", [])
+                if self.is_in_recovery() =>
+            {
                 Err(SqlError::new("55000", "recovery is in progress"))
             }
-            ("pg_current_wal_lsn", []) => text("0/3000000"),
+            ("pg_current_wal_insert_lsn", []) => self.of_history(|history| position(history.inserted())),
+            ("pg_current_wal_lsn" | "pg_current_wal_flush_lsn", []) => {
+                self.of_history(|history| position(history.flushed()))
+            }
+            ("txid_current", []) if self.is_in_recovery() => {
+                let message = "cannot execute txid_current() during recovery";
+                Err(SqlError::new("25006", message))
+            }
+            ("txid_current", []) => Ok(Value::Int(self.transaction_id().id() as i64)),
+            ("txid_status", [Value::Int(id)]) => self.fate_of(*id),
+            ("pg_postmaster_start_time", []) => Ok(self.history(|history| Value::Float(history.started))),
+            ("pg_stat_get_bgwriter_stat_reset_time", []) => {
+                Ok(self.history(|history| Value::Float(history.statistics_reset)))
+            }
+            ("date_part", [Value::Text(part), time]) if part == "epoch" => Ok(time.clone()),
+            // None of those that are asked after is here.
+            ("to_regproc", [_]) => Ok(Value::Null),
             ("pg_walfile_name", [Value::Text(_)]) => {
                 let timeline = self.cluster.with(self.server, |state| state.timeline);
                 text(&format!("{timeline:08X}0000000000000003"))
@@ -92,14 +142,19 @@ impl Surroundings for Session<'_> {
             ("current_database" | "current_catalog", []) => text(&self.database),
             ("current_user" | "session_user" | "user", []) => text(&self.user),
             ("current_setting", [Value::Text(name)]) => self.show(name).map(Value::Text),
+            ("current_setting", [Value::Text(name), Value::Bool(missing_ok)]) => match self.show(name) {
+                Err(_) if *missing_ok => Ok(Value::Null),
+                shown => shown.map(Value::Text),
+            },
             // It has been slept before.
             ("pg_sleep", [_]) => text(""),
             ("pg_terminate_backend" | "pg_cancel_backend", [Value::Int(pid)]) => {
                 Ok(Value::Bool(self.signal(name, *pid)))
             }
-            ("current_setting" | "pg_terminate_backend" | "pg_cancel_backend", [Value::Null]) => {
-                Ok(Value::Null)
-            }
+            (
+                "current_setting" | "pg_terminate_backend" | "pg_cancel_backend" | "txid_status",
+                [Value::Null],
+            ) => Ok(Value::Null),
             _ => Err(SqlError::new(
                 "42883",
                 format!("function {name}() does not exist"),
@@ -115,6 +170,23 @@ impl Surroundings for Session<'_> {
             Discovery::Fail(sqlstate) => return Err(SqlError::new(&sqlstate, "yb_servers() failed")),
         };
         Ok(rows.iter().map(row_of).collect())
+    }
+
+    fn control_system(&mut self) -> Vec<Value> {
+        vec![self.history(|history| Value::Int(history.system as i64))]
+    }
+
+    fn control_checkpoint(&mut self) -> Vec<Value> {
+        let last = self
+            .cluster
+            .with(self.server, |state| Some(state.history.checkpoint));
+        last.map_or_else(Vec::new, |last| {
+            vec![
+                Value::Text(position(last.at)),
+                Value::Text(position(last.redo)),
+                Value::Float(last.seconds),
+            ]
+        })
     }
 
     fn ledger(&mut self) -> Vec<Vec<Value>> {

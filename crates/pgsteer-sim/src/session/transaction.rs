@@ -1,6 +1,7 @@
 //! The transaction a session is in: its block, changes, savepoints and settings. The status byte comes from here, and
 //! nothing reaches the shared ledger but through [`Session::commit`].
 
+use crate::history::RunningId;
 use crate::log::Event;
 use crate::report::TransactionStatus;
 use crate::sql::SqlError;
@@ -26,6 +27,8 @@ enum Block {
 pub(super) struct Transaction {
     block: Block,
     pub(super) changes: Changes,
+    /// Given when it is first needed.
+    id: Option<RunningId>,
     savepoints: Vec<Savepoint>,
     /// The settings before it began, for a rollback.
     before: Option<Settings>,
@@ -111,6 +114,13 @@ impl Session<'_> {
             || self.transaction.read_only.unwrap_or_else(by_default)
     }
 
+    /// The transaction's id. It gets one if it has none.
+    pub(super) fn transaction_id(&mut self) -> &RunningId {
+        let (cluster, server) = (self.cluster, self.server);
+        let id = &mut self.transaction.id;
+        id.get_or_insert_with(|| RunningId::assign(cluster, server))
+    }
+
     /// COMMIT; a failed transaction is rolled back instead, as its tag says.
     pub(super) fn commit_statement(&mut self) -> Result<String, Failure> {
         match self.transaction.block {
@@ -136,12 +146,13 @@ impl Session<'_> {
     /// Makes the changes everybody's, and ends the transaction. A conflict rolls it back.
     fn commit(&mut self) -> Result<(), SqlError> {
         let changes = std::mem::take(&mut self.transaction.changes);
-        if !changes.is_empty() {
-            let committed = changes.commit(&mut self.cluster.state().ledger);
-            match committed {
-                Ok(ids) => self
+        if let Some(id) = self.transaction.id.take() {
+            let any = !changes.is_empty();
+            match id.commit(changes) {
+                Ok(ids) if any => self
                     .cluster
                     .record(self.server, self.id, Event::Committed { ids }),
+                Ok(_) => {}
                 Err(conflict) => {
                     self.roll_back();
                     return Err(conflict);

@@ -268,6 +268,16 @@ impl<'a> Cursor<'a> {
         match word {
             "null" => return Ok(Expression::Literal(Value::Null, Kind::Text)),
             "true" | "false" => return Ok(Expression::Literal(Value::Bool(word == "true"), Kind::Bool)),
+            "case" => {
+                self.expect_word("when")?;
+                let condition = self.expression()?;
+                self.expect_word("then")?;
+                let one = self.expression()?;
+                self.expect_word("else")?;
+                let other = self.expression()?;
+                self.expect_word("end")?;
+                return Ok(Expression::Case(Box::new([condition, one, other])));
+            }
             "cast" => {
                 self.expect_symbol("(")?;
                 let inner = self.expression()?;
@@ -317,7 +327,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Words that begin or join clauses and so cannot be a column.
-const RESERVED: [&str; 17] = [
+const RESERVED: [&str; 20] = [
     "select",
     "from",
     "where",
@@ -334,7 +344,10 @@ const RESERVED: [&str; 17] = [
     "into",
     "values",
     "returning",
+    "when",
     "then",
+    "else",
+    "end",
 ];
 
 fn too_deep() -> SqlError {

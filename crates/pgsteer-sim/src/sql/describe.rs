@@ -50,9 +50,8 @@ pub(crate) fn describe(
 }
 
 pub(super) fn describe_select(select: &Select, parameters: &mut Parameters) -> Result<Vec<Column>, SqlError> {
-    if let Some(Source::Series { from, to }) = &select.from {
-        infer(from, Some(Kind::Int4), &[], parameters)?;
-        infer(to, Some(Kind::Int4), &[], parameters)?;
+    if let Some(source) = &select.from {
+        infer_source(source, parameters)?;
     }
     let columns = source_columns(select.from.as_ref());
     infer_filter(select.filter.as_ref(), &columns, parameters)?;
@@ -60,6 +59,21 @@ pub(super) fn describe_select(select: &Select, parameters: &mut Parameters) -> R
         infer(limit, Some(Kind::Int8), &[], parameters)?;
     }
     item_columns(&select.items, &columns, parameters)
+}
+
+fn infer_source(source: &Source, parameters: &mut Parameters) -> Result<(), SqlError> {
+    match source {
+        Source::Series { from, to } => {
+            infer(from, Some(Kind::Int4), &[], parameters)?;
+            infer(to, Some(Kind::Int4), &[], parameters)?;
+        }
+        Source::Both(left, right) => {
+            infer_source(left, parameters)?;
+            infer_source(right, parameters)?;
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn infer_filter(
@@ -107,6 +121,15 @@ fn item_columns(
 
 pub(super) fn source_columns(source: Option<&Source>) -> Vec<Column> {
     let list: &[(&str, Kind)] = match source {
+        Some(Source::Both(left, right)) => {
+            return [source_columns(Some(left)), source_columns(Some(right))].concat();
+        }
+        Some(Source::ControlSystem) => &[("system_identifier", Kind::Int8)],
+        Some(Source::ControlCheckpoint) => &[
+            ("checkpoint_lsn", Kind::Text),
+            ("redo_lsn", Kind::Text),
+            ("checkpoint_time", Kind::Float8),
+        ],
         None => &[],
         Some(Source::Series { .. }) => &[("generate_series", Kind::Int4)],
         Some(Source::Ledger) => &[("id", Kind::Int8), ("note", Kind::Text)],

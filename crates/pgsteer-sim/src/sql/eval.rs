@@ -16,6 +16,10 @@ pub(crate) trait Surroundings {
     fn call(&mut self, name: &str, arguments: &[Value]) -> Result<Value, SqlError>;
     /// The rows of `yb_servers()`.
     fn yb_servers(&mut self) -> Result<Vec<Vec<Value>>, SqlError>;
+    /// The row of `pg_control_system()`.
+    fn control_system(&mut self) -> Vec<Value>;
+    /// The row of `pg_control_checkpoint()`.
+    fn control_checkpoint(&mut self) -> Vec<Value>;
     /// The ledger as this transaction sees it.
     fn ledger(&mut self) -> Vec<Vec<Value>>;
 }
@@ -96,6 +100,19 @@ fn source_rows(
         None => Ok(vec![Vec::new()]),
         Some(Source::YbServers) => around.yb_servers(),
         Some(Source::Ledger) => Ok(around.ledger()),
+        Some(Source::ControlSystem) => Ok(vec![around.control_system()]),
+        Some(Source::ControlCheckpoint) => Ok(vec![around.control_checkpoint()]),
+        Some(Source::Both(left, right)) => {
+            let lefts = source_rows(Some(left), arguments, around)?;
+            let rights = source_rows(Some(right), arguments, around)?;
+            if lefts.len().saturating_mul(rights.len()) > MOST_ROWS as usize {
+                return Err(SqlError::new("54000", "the product of the tables is too long"));
+            }
+            let pairs = lefts
+                .iter()
+                .flat_map(|left| rights.iter().map(move |right| [&left[..], right].concat()));
+            Ok(pairs.collect())
+        }
         Some(Source::Series { from, to }) => {
             let from = scalar(from, arguments, around)?.0.cast(Kind::Int4)?;
             let to = scalar(to, arguments, around)?.0.cast(Kind::Int4)?;
@@ -171,6 +188,7 @@ fn is_aggregate(expression: &Expression) -> bool {
         }
         Expression::IsNull { of, .. } => is_aggregate(of),
         Expression::Binary(_, left, right) => is_aggregate(left) || is_aggregate(right),
+        Expression::Case(parts) => parts.iter().any(is_aggregate),
         _ => false,
     }
 }
@@ -250,6 +268,11 @@ pub(crate) fn evaluate(
         Expression::CountAll => {
             let count = scope.group.map_or(0, <[_]>::len);
             Ok((Value::Int(count as i64), Kind::Int8))
+        }
+        Expression::Case(parts) => {
+            let [condition, one, other] = &**parts;
+            let so = evaluate(condition, scope, around)?.0.cast(Kind::Bool)?;
+            evaluate(if so == Value::Bool(true) { one } else { other }, scope, around)
         }
         Expression::Binary(operator, left, right) => {
             let left = evaluate(left, scope, around)?;

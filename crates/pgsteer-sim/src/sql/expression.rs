@@ -23,6 +23,8 @@ pub(crate) enum Expression {
         arguments: Vec<Expression>,
     },
     CountAll,
+    /// CASE WHEN condition THEN one ELSE other END.
+    Case(Box<[Expression; 3]>),
 }
 
 /// What is known of the parameters of a statement while its types are worked out.
@@ -69,6 +71,16 @@ pub(crate) fn infer(
             Kind::Bool
         }
         Expression::CountAll => Kind::Int8,
+        Expression::Case(parts) => {
+            let [condition, one, other] = &**parts;
+            infer(condition, Some(Kind::Bool), columns, parameters)?;
+            let other_kind = infer(other, expected, columns, parameters)?;
+            match infer(one, expected, columns, parameters)? {
+                // NULL takes the type of the other.
+                _ if matches!(one, Expression::Literal(Value::Null, _)) => other_kind,
+                kind => kind,
+            }
+        }
         Expression::Binary(operator, left, right) => {
             let (left, right) = infer_sides(operator, left, right, columns, parameters)?;
             result_kind(operator, left, right)?
@@ -132,13 +144,22 @@ pub(crate) fn signature(name: &str, arguments: usize) -> Result<(&'static [Kind]
     let known: (&[Kind], Option<Kind>) = match (name, arguments) {
         ("pg_is_in_recovery", 0) => (&[], Some(Kind::Bool)),
         ("pg_backend_pid" | "inet_server_port", 0) => (&[], Some(Kind::Int4)),
-        ("pg_current_wal_lsn", 0) => (&[], Some(Kind::Text)),
+        ("pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn", 0) => {
+            (&[], Some(Kind::Text))
+        }
+        ("txid_current", 0) => (&[], Some(Kind::Int8)),
+        ("txid_status", 1) => (&[Kind::Int8], Some(Kind::Text)),
+        // Times are seconds of the epoch here.
+        ("pg_postmaster_start_time" | "pg_stat_get_bgwriter_stat_reset_time", 0) => (&[], Some(Kind::Float8)),
+        ("date_part", 2) => (&[Kind::Text, Kind::Float8], Some(Kind::Float8)),
+        ("to_regproc", 1) => (&[Kind::Text], Some(Kind::Text)),
         ("pg_walfile_name", 1) => (&[Kind::Text], Some(Kind::Text)),
         ("rig_whoami" | "version" | "inet_server_addr", 0) => (&[], Some(Kind::Text)),
         ("current_database" | "current_catalog" | "current_user" | "session_user" | "user", 0) => {
             (&[], Some(Kind::Name))
         }
         ("current_setting", 1) => (&[Kind::Text], Some(Kind::Text)),
+        ("current_setting", 2) => (&[Kind::Text, Kind::Bool], Some(Kind::Text)),
         ("pg_sleep", 1) => (&[Kind::Float8], Some(Kind::Void)),
         ("pg_terminate_backend" | "pg_cancel_backend", 1) => (&[Kind::Int4], Some(Kind::Bool)),
         ("count", 1) => (&[], Some(Kind::Int8)),

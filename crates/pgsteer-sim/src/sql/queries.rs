@@ -10,7 +10,7 @@ pub(super) fn select(cursor: &mut Cursor<'_>) -> Result<Select, SqlError> {
     cursor.expect_word("select")?;
     let items = items(cursor)?;
     let from = if cursor.word("from") {
-        Some(source(cursor)?)
+        Some(sources(cursor)?)
     } else {
         None
     };
@@ -67,6 +67,14 @@ fn column_name(expression: &Expression) -> String {
     }
 }
 
+fn sources(cursor: &mut Cursor<'_>) -> Result<Source, SqlError> {
+    let first = source(cursor)?;
+    if !cursor.symbol(",") {
+        return Ok(first);
+    }
+    Ok(Source::Both(Box::new(first), Box::new(source(cursor)?)))
+}
+
 fn source(cursor: &mut Cursor<'_>) -> Result<Source, SqlError> {
     let mut name = cursor.name()?;
     while cursor.symbol(".") {
@@ -77,6 +85,8 @@ fn source(cursor: &mut Cursor<'_>) -> Result<Source, SqlError> {
         match (name.as_str(), <[Expression; 2]>::try_from(arguments)) {
             ("generate_series", Ok([from, to])) => Source::Series { from, to },
             ("yb_servers", Err(arguments)) if arguments.is_empty() => Source::YbServers,
+            ("pg_control_system", Err(arguments)) if arguments.is_empty() => Source::ControlSystem,
+            ("pg_control_checkpoint", Err(arguments)) if arguments.is_empty() => Source::ControlCheckpoint,
             _ => {
                 return Err(SqlError::new(
                     "42883",

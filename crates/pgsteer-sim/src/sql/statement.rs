@@ -62,7 +62,14 @@ pub(crate) enum Item {
 pub(crate) enum Source {
     YbServers,
     Ledger,
-    Series { from: Expression, to: Expression },
+    Series {
+        from: Expression,
+        to: Expression,
+    },
+    ControlSystem,
+    ControlCheckpoint,
+    /// Every row of one with every row of the other.
+    Both(Box<Source>, Box<Source>),
 }
 
 /// An INSERT into the ledger. `columns` holds `true` for the id column, `false` for the note.
