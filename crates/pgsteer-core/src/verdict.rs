@@ -362,6 +362,18 @@ pub fn is_undefined_function(sqlstate: &str) -> bool {
     sqlstate == "42883"
 }
 
+/// Whether the code says that a transaction id has not been given to anybody yet, by a function that was asked for what
+/// became of it: the one way in which its argument can be wrong.
+pub fn is_never_given(sqlstate: &str) -> bool {
+    sqlstate == "22023"
+}
+
+/// Whether the code says that a question will never be answered on this session: something in it does not exist there, is
+/// not allowed, or is not known.
+pub fn refuses_question(sqlstate: &str) -> bool {
+    sqlstate.starts_with("42") || sqlstate.starts_with("0A")
+}
+
 /// Whether a login refused in clear text with this code may be taken with TLS: `pg_hba.conf` has no line for the client
 /// as it came.
 pub fn may_want_tls(sqlstate: &str) -> bool {

@@ -146,6 +146,7 @@ pub struct DiscoveryRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     pub(crate) matches: String,
+    pub(crate) whole: bool,
     pub(crate) skip: u32,
     pub(crate) times: Option<u32>,
     pub(crate) effect: Effect,
@@ -156,9 +157,18 @@ impl Script {
     pub fn on(part: &str, effect: Effect) -> Self {
         Script {
             matches: part.to_lowercase(),
+            whole: false,
             skip: 0,
             times: None,
             effect,
+        }
+    }
+
+    /// `effect` for every statement whose whole text this is, whatever the case.
+    pub fn at(statement: &str, effect: Effect) -> Self {
+        Script {
+            whole: true,
+            ..Script::on(statement, effect)
         }
     }
 
@@ -184,7 +194,11 @@ impl Script {
 
     /// Whether it acts on this statement; counts as used if so.
     pub(crate) fn fires(&mut self, lower_case: &str) -> bool {
-        if self.times == Some(0) || !lower_case.contains(&self.matches) {
+        let is_meant = match self.whole {
+            true => lower_case.trim() == self.matches,
+            false => lower_case.contains(&self.matches),
+        };
+        if self.times == Some(0) || !is_meant {
             return false;
         }
         if self.skip > 0 {

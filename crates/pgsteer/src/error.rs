@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pgsteer_core::commit::Doubt as CommitDoubt;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{FailureKind, Fit, HostFailure, Refused, Role, RoleSeen, TargetSessionAttrs};
 use pgsteer_core::verdict::COLD_STANDBY;
@@ -47,6 +48,9 @@ pub enum Error {
     /// COMMIT was sent and its answer has not come, or the server says that no standby has confirmed what it committed: the
     /// transaction may be committed or not. Never retried.
     CommitOutcomeUnknown(Arc<CommitUnknown>),
+    /// COMMIT was sent and its answer has not come, and `resolve_commit` has found that nothing is committed, nor ever will
+    /// be.
+    CommitAborted(Arc<CommitAborted>),
     /// The server answered COMMIT with ROLLBACK, because a statement had failed whose error the closure passed over.
     /// Nothing is committed.
     TransactionAborted {
@@ -94,6 +98,7 @@ impl fmt::Display for Error {
             Error::Closed => f.write_str("the pool is closed"),
             Error::ConnectionLost(lost) => write!(f, "{lost}"),
             Error::CommitOutcomeUnknown(unknown) => write!(f, "{unknown}"),
+            Error::CommitAborted(aborted) => write!(f, "{aborted}"),
             Error::TransactionAborted { code } => {
                 f.write_str("the server rolled the transaction back at its commit, since a statement in it had failed")?;
                 match code {
@@ -159,6 +164,7 @@ impl Error {
             Error::ConnectionLost(lost) => lost.end.code.as_deref(),
             Error::AfterConnect(failed) => failed.code(),
             Error::CommitOutcomeUnknown(unknown) => unknown.code.as_deref(),
+            Error::CommitAborted(aborted) => aborted.code.as_deref(),
             Error::TransactionAborted { code } => code.as_deref(),
             other => other
                 .hosts_tried()
@@ -251,12 +257,47 @@ pub struct CommitUnknown {
     pub lost: String,
     /// The SQLSTATE, where the server gave one.
     pub code: Option<String>,
+    /// Why it was not found out what became of it. `None` where that was not wanted, since `resolve_commit` is off.
+    pub doubt: Option<CommitDoubt>,
 }
 
 impl fmt::Display for CommitUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CommitUnknown { host, lost, .. } = self;
-        write!(f, "COMMIT was sent to {host} and may have been done: {lost}")
+        let CommitUnknown {
+            host, lost, doubt, ..
+        } = self;
+        write!(f, "COMMIT was sent to {host} and may have been done: {lost}")?;
+        match doubt {
+            Some(doubt) => write!(f, "; it could not be found out: {doubt}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A transaction whose COMMIT was sent and not answered, and that is not committed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CommitAborted {
+    /// The host that COMMIT was sent to.
+    pub host: HostKey,
+    /// Why there is no answer, in words.
+    pub lost: String,
+    /// The SQLSTATE, where the server gave one.
+    pub code: Option<String>,
+    /// There was nothing to commit: the transaction was read-only, or on a standby.
+    pub only_reads: bool,
+}
+
+impl fmt::Display for CommitAborted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CommitAborted { host, lost, .. } = self;
+        match self.only_reads {
+            true => write!(
+                f,
+                "COMMIT of a transaction that only reads was sent to {host} and not answered: {lost}"
+            ),
+            false => write!(f, "COMMIT was sent to {host} and not done: {lost}"),
+        }
     }
 }
 

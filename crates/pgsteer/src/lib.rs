@@ -16,8 +16,9 @@ pub mod world;
 
 pub use cluster::{BreakerStatus, Cluster, ClusterConnection};
 pub use config::Config;
-pub use error::{CommitUnknown, ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
+pub use error::{CommitAborted, CommitUnknown, ConnectFailed, ConnectionLost, Error, Exhausted, HostTried};
 pub use health::{CircuitOpen, ConnectionHealth, Guarded};
+pub use pgsteer_core::commit::Doubt as CommitDoubt;
 pub use pgsteer_core::host::{HostKey, NodeType, Server};
 pub use pgsteer_core::hosts::{
     FailureKind, HostFailure, LoadBalance, Refused, Role, RoleSeen, Snapshot, TargetSessionAttrs,

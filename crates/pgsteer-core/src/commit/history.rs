@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What a server is asked, in this order; `pgsteer` has the question.
-pub const COLUMNS: [&str; 14] = [
+pub const COLUMNS: [&str; 16] = [
     "version",
     "version number",
     "other product",
@@ -17,6 +17,8 @@ pub const COLUMNS: [&str; 14] = [
     "wal_level",
     "start",
     "statistics reset",
+    "synchronous_commit",
+    "synchronous_standby_names",
     "transaction id",
 ];
 
@@ -66,6 +68,61 @@ impl Version {
     }
 }
 
+/// Whether a server can be asked at all, by the `server_version` that it reports at the login. What it answers is judged
+/// by [`History::read`]; this keeps the question from those it could do harm to, as where there are no savepoints.
+///
+/// # Errors
+/// Why it cannot.
+pub fn may_be_asked(server_version: Option<&str>) -> Result<(), Obstacle> {
+    let said = server_version.unwrap_or_default();
+    if OTHERS.iter().any(|other| said.contains(other)) {
+        return Err(Obstacle::OtherProduct(shortened(said)));
+    }
+    let digits = said
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(said.len());
+    let major: u32 = said[..digits]
+        .parse()
+        .map_err(|_| Obstacle::Unclear(COLUMNS[0]))?;
+    match Version::KNOWN.contains(&major) {
+        true => Ok(()),
+        false => Err(Obstacle::OtherVersion(major.saturating_mul(10_000))),
+    }
+}
+
+/// What a commit waits for beyond its own server's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wait {
+    /// A standby has received it.
+    RemoteWrite,
+    /// A standby has it on disk.
+    RemoteFlush,
+    /// A standby shows it.
+    RemoteApply,
+}
+
+impl Wait {
+    /// The value of `synchronous_commit` that asks for it.
+    pub fn as_setting(self) -> &'static str {
+        match self {
+            Wait::RemoteWrite => "remote_write",
+            Wait::RemoteFlush => "on",
+            Wait::RemoteApply => "remote_apply",
+        }
+    }
+
+    /// `None` where it waits for no standby. The error is that it is none of the known values.
+    fn from_setting(setting: &str) -> Result<Option<Self>, ()> {
+        match setting {
+            "off" | "local" => Ok(None),
+            "remote_write" => Ok(Some(Wait::RemoteWrite)),
+            "on" => Ok(Some(Wait::RemoteFlush)),
+            "remote_apply" => Ok(Some(Wait::RemoteApply)),
+            _ => Err(()),
+        }
+    }
+}
+
 /// Where a server stands in its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
@@ -85,6 +142,10 @@ pub struct History {
     pub start: String,
     /// When its statistics were begun anew; only to be compared. Asked from PostgreSQL 15 on.
     pub statistics_reset: Option<String>,
+    /// What a commit of the session that was asked waits for, if there are standbys to wait for.
+    pub wait: Option<Wait>,
+    /// Whether there are: standbys that are named as synchronous, be they connected or not.
+    pub has_synchronous_standbys: bool,
 }
 
 /// Why a server's answer is of no use.
@@ -180,6 +241,8 @@ impl History {
             online_checkpoints_show: matches!(text(10)?, "replica" | "logical"),
             start: text(11)?.to_owned(),
             statistics_reset,
+            wait: Wait::from_setting(text(13)?).map_err(|()| unclear(13))?,
+            has_synchronous_standbys: !column(14).ok_or_else(|| unclear(14))?.is_empty(),
         })
     }
 

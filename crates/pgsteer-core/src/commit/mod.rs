@@ -12,6 +12,8 @@
 //!   been given once; [`History::has_gone_on`] says by what that is told.
 //! - **committed** after a crash means *aborted* if the log ends, since then, before the place where it was already when
 //!   COMMIT had not been sent ([`History::has_lost`]). Otherwise nobody knows.
+//! - Where commits wait for synchronous standbys, **committed** is believed once another commit of that server has waited for
+//!   them too: the transaction's may have been kept from it.
 //! - Whatever comes from another timeline, another database cluster or a server in recovery proves nothing.
 //!
 //! What is assumed of the server is written down with `resolve_commit` in pgsteer's documentation. There is no I/O here and
@@ -21,7 +23,7 @@ mod history;
 
 use std::fmt;
 
-pub use history::{COLUMNS, Checkpoint, History, Obstacle, Position, Version};
+pub use history::{COLUMNS, Checkpoint, History, Obstacle, Position, Version, Wait, may_be_asked};
 
 /// What a server says of a transaction's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +69,9 @@ pub struct Mark {
 pub enum Finding {
     /// It is committed.
     Committed,
+    /// It is committed on the server. Whether a standby has it, as the commit was to wait for, is not known: the server is
+    /// to make another commit that waits for this, behind which the transaction's cannot be.
+    Confirm(Wait),
     /// It is not, and never will be.
     Aborted,
     /// It may become clear. The doubt to tell of if it does not in time.
@@ -89,7 +94,8 @@ pub enum Doubt {
     InRecovery,
     /// Another database cluster answers where the transaction was.
     OtherSystem,
-    /// The server writes on another timeline: it was promoted since, or restored, and its past may be another.
+    /// The server writes on another timeline: it was promoted since, or restored, and its past may be another. Or another
+    /// server has been promoted over it.
     OtherTimeline {
         /// The one the transaction was on.
         before: u32,
@@ -99,6 +105,8 @@ pub enum Doubt {
     /// The server has crashed since, or may have, and says that a transaction of this id is committed. It may be another
     /// that was given the id afterwards.
     MayBeAnother,
+    /// The server has it committed, and no synchronous standby has confirmed that: a failover may lose it.
+    Unconfirmed,
     /// The id is so old that the server has forgotten what became of it.
     Forgotten,
     /// What the server said makes no sense, in words.
@@ -114,10 +122,13 @@ impl fmt::Display for Doubt {
             Doubt::InRecovery => f.write_str("the server is in recovery now"),
             Doubt::OtherSystem => f.write_str("another database cluster answers there now"),
             Doubt::OtherTimeline { before, now } => {
-                write!(f, "the server has gone over from timeline {before} to {now}")
+                write!(f, "it was on timeline {before}, and timeline {now} is written now")
             }
             Doubt::MayBeAnother => f.write_str(
                 "the server may have crashed since, and given the transaction's id to the committed one that has it now",
+            ),
+            Doubt::Unconfirmed => f.write_str(
+                "the server has it committed, but no synchronous standby has confirmed it, so a failover may lose it",
             ),
             Doubt::Forgotten => f.write_str("the server has forgotten a transaction as old as this"),
             Doubt::Nonsense(what) => write!(f, "what the server said makes no sense: {what}"),
@@ -126,8 +137,9 @@ impl fmt::Display for Doubt {
 }
 
 /// What became of the transaction, from what was known before COMMIT and what the server says now of itself and of the
-/// transaction's id. Both must have been said in one breath, by one process of the server.
-pub fn judge(mark: &Mark, now: Result<&History, &Obstacle>, fate: Fate) -> Finding {
+/// transaction's id. Both must have been said in one breath, by one process of the server; `confirmed` if that has also made
+/// a commit that waited as the transaction's was to wait.
+pub fn judge(mark: &Mark, now: Result<&History, &Obstacle>, fate: Fate, confirmed: bool) -> Finding {
     let before = &mark.history;
     let now = match now {
         Ok(now) => now,
@@ -152,7 +164,10 @@ pub fn judge(mark: &Mark, now: Result<&History, &Obstacle>, fate: Fate) -> Findi
             Finding::Unknown(Doubt::Nonsense(what.to_owned()))
         }
         Fate::NeverGiven => Finding::Aborted,
-        Fate::Committed if has_gone_on => Finding::Committed,
+        Fate::Committed if has_gone_on => match before.wait {
+            Some(wait) if now.has_synchronous_standbys && !confirmed => Finding::Confirm(wait),
+            _ => Finding::Committed,
+        },
         Fate::Committed | Fate::InProgress if is_lost => Finding::Aborted,
         Fate::Committed => Finding::Unknown(Doubt::MayBeAnother),
         Fate::InProgress => Finding::AskAgain(Doubt::InProgress),

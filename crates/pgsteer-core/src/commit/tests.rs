@@ -16,6 +16,8 @@ const BEFORE: &[&str] = &[
     "replica",
     "1796052000.5",
     "1796051999.25",
+    "on",
+    "-",
     "731",
 ];
 
@@ -33,16 +35,21 @@ const TIME: usize = 9;
 const WAL_LEVEL: usize = 10;
 const START: usize = 11;
 const STATISTICS: usize = 12;
+const LEVEL: usize = 13;
+const STANDBYS: usize = 14;
 
 type Changes = [(usize, &'static str)];
 
-/// The answer before COMMIT with these columns changed; empty text is NULL.
+/// The answer before COMMIT with these columns changed; empty text is NULL, and a dash is empty.
 fn read(changes: &[&Changes]) -> Result<History, Obstacle> {
     let mut row = BEFORE.to_vec();
     for (at, value) in changes.iter().copied().flatten() {
         row[*at] = value;
     }
-    History::read(|at| row.get(at).copied().filter(|text| !text.is_empty()))
+    History::read(|at| match row.get(at).copied() {
+        Some("-") => Some(""),
+        text => text.filter(|text| !text.is_empty()),
+    })
 }
 
 fn judged(before: &Changes, now: &Changes, fate: Fate) -> Finding {
@@ -51,7 +58,7 @@ fn judged(before: &Changes, now: &Changes, fate: Fate) -> Finding {
         history: read(&[before]).unwrap(),
     };
     let now = read(&[before, now]);
-    judge(&mark, now.as_ref(), fate)
+    judge(&mark, now.as_ref(), fate, false)
 }
 
 /// Later, a checkpoint amid work in between.
@@ -249,6 +256,9 @@ fn an_answer_that_is_no_clear_one_of_a_known_postgres_is_of_no_use() {
         (&[(WAL_LEVEL, "")], Obstacle::Unclear("wal_level")),
         (&[(START, "")], Obstacle::Unclear("start")),
         (&[(STATISTICS, "")], Obstacle::Unclear("statistics reset")),
+        (&[(LEVEL, "")], Obstacle::Unclear("synchronous_commit")),
+        (&[(LEVEL, "maybe")], Obstacle::Unclear("synchronous_commit")),
+        (&[(STANDBYS, "")], Obstacle::Unclear("synchronous_standby_names")),
     ];
     for (changes, obstacle) in rows {
         assert_eq!(read(&[changes]), Err(obstacle.clone()), "{changes:?}");
@@ -293,5 +303,70 @@ fn the_words_of_the_server_are_what_became_of_it_and_null_is_that_it_has_forgott
     ];
     for (word, fate) in rows {
         assert_eq!(Fate::from_word(word), fate, "{word:?}");
+    }
+}
+
+#[test]
+fn whom_the_question_could_harm_is_not_asked() {
+    let rows = [
+        (Some("15.4 (Debian 15.4-2)"), true),
+        (Some("10.23"), true),
+        (Some("18devel"), true),
+        (Some("9.6.24"), false),
+        (Some("19.1"), false),
+        (Some("8.0.2"), false),
+        (Some("15.12-YB-2025.1.0.0-b168"), false),
+        (Some("99999999999999"), false),
+        (Some("fifteen"), false),
+        (Some(""), false),
+        (None, false),
+    ];
+    for (version, asked) in rows {
+        assert_eq!(may_be_asked(version).is_ok(), asked, "{version:?}");
+    }
+}
+
+/// Whoever was to wait for a standby is not told to be committed before another commit has waited for it.
+#[test]
+fn where_commits_wait_for_standbys_committed_has_to_be_confirmed() {
+    const NAMED: (usize, &str) = (STANDBYS, "ANY 1 (a, b)");
+    let rows: &[(&'static str, bool, Option<Wait>)] = &[
+        ("on", true, Some(Wait::RemoteFlush)),
+        ("remote_write", true, Some(Wait::RemoteWrite)),
+        ("remote_apply", true, Some(Wait::RemoteApply)),
+        ("local", true, None),
+        ("off", true, None),
+        ("on", false, None),
+    ];
+    for (level, named, wait) in rows {
+        // Asked on another session, which has another setting.
+        let now: &Changes = if *named {
+            &[NAMED, (LEVEL, "off")]
+        } else {
+            &[(LEVEL, "off")]
+        };
+        let before: &Changes = &[(LEVEL, level)];
+        let finding = judged(before, now, Fate::Committed);
+        assert_eq!(
+            finding,
+            wait.map_or(Finding::Committed, Finding::Confirm),
+            "{level} {named}"
+        );
+        assert_eq!(judged(before, now, Fate::Aborted), Finding::Aborted);
+        let mark = Mark {
+            id: 731,
+            history: read(&[before]).unwrap(),
+        };
+        let now = read(&[now]).unwrap();
+        assert_eq!(judge(&mark, Ok(&now), Fate::Committed, true), Finding::Committed);
+        let crashed = read(&[CRASHED, &[NAMED]]).unwrap();
+        assert_eq!(
+            judge(&mark, Ok(&crashed), Fate::Committed, true),
+            Finding::Unknown(Doubt::MayBeAnother)
+        );
+    }
+    for wait in [Wait::RemoteFlush, Wait::RemoteWrite, Wait::RemoteApply] {
+        let before = read(&[&[(LEVEL, wait.as_setting())]]).unwrap();
+        assert_eq!(before.wait, Some(wait), "what it asks for is what it waits for");
     }
 }

@@ -12,6 +12,11 @@ impl ClusterState {
         matches!((timeline, self.highest_timeline), (Some(own), Some(highest)) if own < highest)
     }
 
+    /// The highest timeline that any configured host is known to write on.
+    pub fn highest_timeline(&self) -> Option<u32> {
+        self.highest_timeline
+    }
+
     /// The primaries that can be connected to, if there is more than one where there should be.
     pub(super) fn rival_primaries(&self) -> Vec<usize> {
         if self.discovered || !self.watches_roles {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::sql::SqlError;
 
 /// Name, default, and whether changes are reported.
-const KNOWN: [(&str, &str, bool); 24] = [
+const KNOWN: [(&str, &str, bool); 26] = [
     ("application_name", "", true),
     ("client_encoding", "UTF8", true),
     ("client_min_messages", "notice", false),
@@ -30,6 +30,8 @@ const KNOWN: [(&str, &str, bool); 24] = [
     ("session_authorization", "", true),
     ("standard_conforming_strings", "on", true),
     ("statement_timeout", "0", false),
+    ("synchronous_commit", "on", false),
+    ("synchronous_standby_names", "", false),
     ("TimeZone", "UTC", true),
     ("wal_level", "replica", false),
     ("work_mem", "4MB", false),
@@ -39,13 +41,14 @@ const KNOWN: [(&str, &str, bool); 24] = [
 pub(crate) const VERSION: &str = "15.12";
 
 /// Parameters that cannot be set.
-const FIXED: [&str; 7] = [
+const FIXED: [&str; 8] = [
     "integer_datetimes",
     "is_superuser",
     "server_encoding",
     "server_version",
     "server_version_num",
     "session_authorization",
+    "synchronous_standby_names",
     "wal_level",
 ];
 

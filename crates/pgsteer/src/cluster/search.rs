@@ -9,14 +9,16 @@ use futures_util::FutureExt;
 use pgsteer_core::breaker::Permit;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{HostOrder, LoadBalance, NoHost, Refused, Search, TargetSessionAttrs};
+use tokio::time::Instant;
 
 use super::Shared;
 use super::breaker::{self, LastError};
 use super::pass::Pass;
 use super::race::{Attempt, Race};
 use super::reservation::{Counted, Reservation};
-use crate::dial::{Ask, Dialled, Purpose};
+use crate::dial::{Ask, DialError, Dialled, Purpose};
 use crate::error::{ConnectFailed, Error};
+use crate::world::Endpoint;
 
 /// A connection that has just been opened, and its place in the cluster's counts.
 pub(crate) struct Opened {
@@ -178,6 +180,21 @@ impl Shared {
         let dial = async move { shared.dialler.dial(&key, purpose, ask).await };
         // A resolver or dialler given by the application may panic: that is this host's failure, not the search's.
         Attempt::new(reservation, Box::pin(AssertUnwindSafe(dial).catch_unwind()))
+    }
+
+    /// Opens a connection at one address of a host, for a question and not for work: it counts for nothing, marks nothing,
+    /// and no breaker keeps it from being tried. Dropping the future closes it.
+    pub(crate) async fn dial_at(
+        &self,
+        host: &HostKey,
+        endpoint: &Endpoint,
+        deadline: Instant,
+    ) -> Result<Dialled, DialError> {
+        let dial = AssertUnwindSafe(self.dialler.dial_at(host, endpoint, deadline));
+        match dial.catch_unwind().await {
+            Ok(dialled) => dialled,
+            Err(_) => Err(DialError::panicked()),
+        }
     }
 
     /// Hosts are dialled side by side only where their order says which of two that work is wanted.

@@ -289,6 +289,11 @@ impl Shared {
         self.with_state(|state, now| state.role_doubted(host, now));
     }
 
+    /// The highest timeline that any configured host is known to write on.
+    pub(crate) fn highest_timeline(&self) -> Option<u32> {
+        self.state().highest_timeline()
+    }
+
     /// A pool's `after_connect` failed on the host. Only the log hears of it.
     pub(crate) fn hook_failed(&self, host: &HostKey, reason: &str, keep_off: Duration) {
         self.with_state(|state, now| state.hook_failed(host, reason, keep_off, now));

@@ -94,6 +94,8 @@ impl Config {
             socket_timeout: self.socket_timeout,
             cancel_on_timeout: self.cancel_on_timeout,
             stall_timeout: self.stall_timeout,
+            resolve_commit: self.resolve_commit,
+            resolve_commit_timeout: self.resolve_commit_timeout,
             statement_cache_size: self.statement_cache_size,
             max_dials: self.max_dials,
             after_connect: self.after_connect.clone(),
@@ -236,6 +238,7 @@ impl Config {
         positive("socket_timeout", self.socket_timeout)?;
         positive("cancel_on_timeout", self.cancel_on_timeout)?;
         positive("stall_timeout", self.stall_timeout)?;
+        positive("resolve_commit_timeout", Some(self.resolve_commit_timeout))?;
         positive("leak_threshold", self.leak_threshold)?;
         positive("after_connect_timeout", self.after_connect_timeout)?;
         not_too_long("lifetime_jitter", Some(self.lifetime_jitter))?;

@@ -108,6 +108,8 @@ impl Description {
             socket_timeout,
             cancel_on_timeout,
             stall_timeout,
+            resolve_commit,
+            resolve_commit_timeout,
             statement_cache_size,
             max_dials,
             // No text can say which.
@@ -216,6 +218,8 @@ impl Description {
             ("socket_timeout", time_or_none(*socket_timeout)),
             ("cancel_on_timeout", time_or_none(*cancel_on_timeout)),
             ("stall_timeout", time_or_none(*stall_timeout)),
+            ("resolve_commit", Value::Flag(*resolve_commit)),
+            ("resolve_commit_timeout", time(*resolve_commit_timeout)),
             (
                 "statement_cache_size",
                 Value::Number((*statement_cache_size).into()),

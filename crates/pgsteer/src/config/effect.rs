@@ -69,6 +69,7 @@ impl Config {
             ("idle_timeout", self.why_none_idle()),
             ("after_connect_timeout", self.why_no_hook()),
             ("cancel_on_timeout", self.why_no_timeout()),
+            ("resolve_commit_timeout", self.why_nothing_resolved()),
             ("return_cancel_after", self.why_no_cancel()),
         ];
         let foreign = self.without_use.iter().map(|name| (*name, Some(NOTHING_TO_TUNE)));
@@ -206,6 +207,13 @@ impl Config {
     fn why_no_timeout(&self) -> Option<&'static str> {
         (self.cancel_on_timeout.is_some() && self.socket_timeout.is_none())
             .then_some("without socket_timeout no call runs out of time")
+    }
+
+    fn why_nothing_resolved(&self) -> Option<&'static str> {
+        let changed = self.resolve_commit_timeout != Config::of(self.family).resolve_commit_timeout;
+        (changed && !self.resolve_commit).then_some(
+            "without resolve_commit nobody finds out what became of a COMMIT whose answer was lost",
+        )
     }
 
     fn why_no_cancel(&self) -> Option<&'static str> {

@@ -84,6 +84,10 @@ pub(crate) struct Settings {
     pub(crate) cancel_on_timeout: Option<Duration>,
     /// How long the server may owe an answer in silence. `None`: for ever. Default that.
     pub(crate) stall_timeout: Option<Duration>,
+    /// Whether it is found out what became of a COMMIT whose answer was lost. Default off.
+    pub(crate) resolve_commit: bool,
+    /// How long that may take. Default 30 s.
+    pub(crate) resolve_commit_timeout: Duration,
     /// Statements that each connection keeps prepared at most. Default 256.
     pub(crate) statement_cache_size: u32,
     /// Connects in flight at most. Default 32.

@@ -117,6 +117,10 @@ const EFFECTS: &[Row] = &[
     ("stall_timeout", "1min", |config| {
         config.stall_timeout(Duration::from_secs(60))
     }),
+    ("resolve_commit", "true", |config| config.resolve_commit(true)),
+    ("resolve_commit_timeout", "1min", |config| {
+        config.resolve_commit_timeout(Duration::from_secs(60))
+    }),
     ("statement_cache_size", "100", |config| {
         config.statement_cache_size(100)
     }),

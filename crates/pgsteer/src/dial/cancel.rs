@@ -41,6 +41,11 @@ impl Canceller {
         }
     }
 
+    /// The address the connection is to.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.route.endpoint
+    }
+
     /// Asks the server, on a socket of its own and at the address of the connection, to cancel the running request.
     ///
     /// Returns once the server has closed that socket, which it does after it has passed the cancellation on. Waiting

@@ -31,6 +31,8 @@ pub(crate) struct Dialled {
     pub(crate) peer: Endpoint,
     /// Cancels what it is doing.
     pub(crate) canceller: Canceller,
+    /// `server_version`, as the server reports it at the login.
+    pub(crate) version: Option<Box<str>>,
     /// What the server is, if it was asked.
     pub(crate) role: Option<Role>,
     /// The timeline it writes on, if it was asked and has one to tell.
@@ -55,9 +57,14 @@ impl Dialled {
             handle,
             peer,
             canceller,
+            version: None,
             role: None,
             timeline: None,
         }
+    }
+
+    pub(super) fn with_version(self, version: Option<Box<str>>) -> Self {
+        Dialled { version, ..self }
     }
 
     /// The same, with what the server answered about itself.

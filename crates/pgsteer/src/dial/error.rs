@@ -25,6 +25,12 @@ impl DialError {
         DialError { failure, took }
     }
 
+    /// The resolver or dialler of the application panicked. With what is not shown: it may hold anything.
+    pub(crate) fn panicked() -> Self {
+        let failure = Failure::ours(Observed::Panicked, "the resolver or dialler panicked");
+        DialError::new(failure, Duration::ZERO)
+    }
+
     /// How far the attempt had come.
     #[cfg(test)]
     pub(crate) fn stage(&self) -> Stage {

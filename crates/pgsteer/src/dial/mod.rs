@@ -42,7 +42,7 @@ pub(crate) use session_setup::Ask;
 pub(crate) use tap::{Severity, TransactionStatus, Wire};
 
 use crate::config::{ConfigError, Settings};
-use crate::world::{SocketOptions, World};
+use crate::world::{Endpoint, SocketOptions, World};
 use cancel::Route;
 use error::{Failure, Observed};
 use limit::Limit;
@@ -119,14 +119,29 @@ impl Dialler {
             .map_err(|failure| DialError::new(failure, started.elapsed()))
     }
 
-    async fn attempt(&self, host: &HostKey, ask: Ask, deadline: Instant) -> Result<Dialled, Failure> {
-        let password = match timeout_at(deadline, self.password()).await {
-            Ok(password) => password?,
-            Err(_) => {
-                let text = format!("the password source gave no password {}", self.in_time());
-                return Err(Failure::ours(Observed::Deadline, text));
-            }
+    /// As [`dial`](Self::dial), at this one address of the host and without asking what the server is. No name is
+    /// resolved, and it ends at `deadline` at the latest.
+    pub(crate) async fn dial_at(
+        &self,
+        host: &HostKey,
+        endpoint: &Endpoint,
+        deadline: Instant,
+    ) -> Result<Dialled, DialError> {
+        let started = Instant::now();
+        let deadline = deadline.min(started + self.settings.connect_timeout);
+        let login = async {
+            let password = self.password_by(deadline).await?;
+            let limit = Limit::until(deadline, endpoint);
+            self.login(host, password.as_deref(), Ask::default(), &limit)
+                .await
         };
+        login
+            .await
+            .map_err(|failure| DialError::new(failure, started.elapsed()))
+    }
+
+    async fn attempt(&self, host: &HostKey, ask: Ask, deadline: Instant) -> Result<Dialled, Failure> {
+        let password = self.password_by(deadline).await?;
         let endpoints = match timeout_at(deadline, endpoint::endpoints(&self.world, host)).await {
             Ok(endpoints) => endpoints?,
             Err(_) => {
@@ -225,6 +240,7 @@ impl Dialler {
             .hold(Stage::Startup, lacked, login)
             .await?
             .map_err(|error| Failure::driver(Stage::Startup, error, &wire))?;
+        let version = connection.parameter("server_version").map(Box::from);
         let mut driver = Driver::new(connection, Arc::clone(&wire));
         let setup = driver.drive_while(set_up(&client, self.settings.statement_timeout, ask, &wire));
         let answered = limit
@@ -239,7 +255,18 @@ impl Dialler {
             world: self.world.clone(),
         };
         let canceller = Canceller::new(&client, route);
-        Ok(Dialled::new(client, driver, wire, endpoint.clone(), canceller).with_answers(answered))
+        let dialled = Dialled::new(client, driver, wire, endpoint.clone(), canceller);
+        Ok(dialled.with_version(version).with_answers(answered))
+    }
+
+    async fn password_by(&self, deadline: Instant) -> Result<Option<Arc<[u8]>>, Failure> {
+        match timeout_at(deadline, self.password()).await {
+            Ok(password) => password,
+            Err(_) => {
+                let text = format!("the password source gave no password {}", self.in_time());
+                Err(Failure::ours(Observed::Deadline, text))
+            }
+        }
     }
 
     /// Asks for the password. What a source panics with is not shown: it could hold the secret.

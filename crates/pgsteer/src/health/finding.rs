@@ -85,10 +85,10 @@ fn ours_says(error: &Error) -> Finding {
                 _ => Finding::Nothing,
             }
         }
-        Error::CommitOutcomeUnknown(unknown) => match &unknown.code {
-            Some(sqlstate) => ended_with(sqlstate),
-            None => by(Stage::Query, &Evidence::Closed),
-        },
+        Error::CommitOutcomeUnknown(unknown) => lost_with(unknown.code.as_deref()),
+        // It has answered since.
+        Error::CommitAborted(aborted) if !aborted.only_reads => Finding::Answered,
+        Error::CommitAborted(aborted) => lost_with(aborted.code.as_deref()),
         Error::TransactionAborted { .. } => Finding::Answered,
         Error::TransactionTimeout(_) => by(Stage::Query, &Evidence::Deadline),
         Error::Rollback(reason) => judge(&**reason),
@@ -99,7 +99,11 @@ fn ours_says(error: &Error) -> Finding {
 
 /// The end of a connection, by its error.
 fn lost_says(error: &Error) -> Finding {
-    match error.code() {
+    lost_with(error.code())
+}
+
+fn lost_with(sqlstate: Option<&str>) -> Finding {
+    match sqlstate {
         Some(sqlstate) => ended_with(sqlstate),
         None => by(Stage::Query, &Evidence::Closed),
     }

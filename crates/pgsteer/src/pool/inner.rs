@@ -9,7 +9,7 @@ use pgsteer_core::host::HostKey;
 use pgsteer_core::hosts::{Fit, Role, Snapshot};
 use pgsteer_core::pool::planner::{Planner, PoolView};
 use pgsteer_core::pool::{self, GivenBack, Lease, Session, Slots};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use super::closes;
 use super::ends::{ConnectionEnd, Ends};
@@ -93,6 +93,10 @@ pub(super) enum Settlement {
     Failed,
 }
 
+/// Connections that may be open beside those of the pool to ask what became of a COMMIT. What a lost server leaves in
+/// doubt is as much as was open to it, which is more than should log in at once when it is back.
+pub(super) const QUESTIONS_AT_A_TIME: usize = 4;
+
 /// What everybody shares. Aligned so that the reference count in front of it, which every owned guard changes, is not on
 /// a cache line that every checkout reads.
 #[repr(align(128))]
@@ -140,6 +144,8 @@ pub(super) struct Inner {
     /// How its numbers are told from those of other pools.
     #[cfg(feature = "metrics")]
     pub(super) labels: Arc<super::metrics::Labels>,
+    /// Leave to open a connection beside those of the pool, to ask what became of a COMMIT.
+    pub(super) questions: Semaphore,
 }
 
 /// The counters behind [`Totals`].
@@ -161,6 +167,8 @@ pub(super) struct Counters {
     pub(super) transactions_retried: AtomicU64,
     pub(super) commits_unknown: AtomicU64,
     pub(super) closes: closes::Counts,
+    pub(super) commits_found_committed: AtomicU64,
+    pub(super) commits_found_aborted: AtomicU64,
 }
 
 impl Counters {
@@ -187,6 +195,8 @@ impl Counters {
             transactions_retried: read(&self.transactions_retried),
             commits_unknown: read(&self.commits_unknown),
             closes: self.closes.read(),
+            commits_found_committed: read(&self.commits_found_committed),
+            commits_found_aborted: read(&self.commits_found_aborted),
         }
     }
 }

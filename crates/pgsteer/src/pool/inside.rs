@@ -4,14 +4,19 @@
 use std::panic::Location;
 use std::time::Duration;
 
+use pgsteer_core::commit::{Doubt, may_be_asked};
+use pgsteer_core::host::HostKey;
+use tokio::time::Instant;
+
 use super::Pool;
 use super::checkout::Get;
 use super::guard::Conn;
 use super::inner::Counters;
 use crate::config::Settings;
-use crate::dial::Wire;
+use crate::dial::{DialError, Dialled, Wire};
 use crate::error::Error;
 use crate::transaction::AttemptEnd;
+use crate::world::Endpoint;
 
 impl Pool {
     pub(crate) fn settings(&self) -> &Settings {
@@ -28,15 +33,47 @@ impl Pool {
         self.inner().cluster.shared().draw()
     }
 
+    /// The highest timeline that any host is known to write on, as far as that is known.
+    pub(crate) fn highest_timeline(&self) -> Option<u32> {
+        self.inner().cluster.shared().highest_timeline()
+    }
+
     /// An attempt at a transaction is over: `again` if another one follows.
     pub(crate) fn count_attempt(&self, end: AttemptEnd, again: bool) {
         let counters = &self.inner().counters;
         if again {
             Counters::add(&counters.transactions_retried);
         }
-        if end == AttemptEnd::OutcomeUnknown {
-            Counters::add(&counters.commits_unknown);
-        }
+        let found = match end {
+            AttemptEnd::FoundCommitted => &counters.commits_found_committed,
+            AttemptEnd::FoundAborted => &counters.commits_found_aborted,
+            AttemptEnd::OutcomeUnknown => &counters.commits_unknown,
+            _ => return,
+        };
+        Counters::add(found);
+    }
+
+    /// Opens a connection beside those of the pool, at an address where one of its own was, and does with it what is to be
+    /// done; it is closed afterwards. Few at a time: others wait for their turn.
+    ///
+    /// Cancel safe: dropping the future closes the connection.
+    ///
+    /// # Errors
+    /// No connection came of it.
+    pub(crate) async fn beside<T>(
+        &self,
+        host: &HostKey,
+        endpoint: &Endpoint,
+        deadline: Instant,
+        work: impl AsyncFnOnce(&mut Dialled) -> T,
+    ) -> Result<T, DialError> {
+        let inner = self.inner();
+        // It is never closed.
+        let _turn = inner.questions.acquire().await;
+        let mut dialled = inner.cluster.shared().dial_at(host, endpoint, deadline).await?;
+        let done = work(&mut dialled).await;
+        dialled.close_in_background();
+        Ok(done)
     }
 
     /// A checkout on behalf of code at `at`.
@@ -60,6 +97,25 @@ impl Conn {
     /// A query's error as ours.
     pub(crate) fn error(conn: &Self, error: tokio_postgres::Error) -> Error {
         conn.pool.query_error(conn.lease(), error)
+    }
+
+    /// The address it is connected to.
+    pub(crate) fn endpoint(conn: &Self) -> &Endpoint {
+        conn.pool.tenant(conn.lease()).canceller.endpoint()
+    }
+
+    /// Why its transactions are not to be asked for their ids. Found out once.
+    pub(crate) fn unasked(conn: &Self) -> Option<&Doubt> {
+        let tenant = conn.pool.tenant(conn.lease());
+        if let Err(obstacle) = may_be_asked(tenant.version.as_deref()) {
+            Self::never_ask(conn, Doubt::NotMarked(obstacle.to_string()));
+        }
+        tenant.unasked.get()
+    }
+
+    /// Its transactions are not to be asked for their ids any more.
+    pub(crate) fn never_ask(conn: &Self, doubt: Doubt) {
+        let _ = conn.pool.tenant(conn.lease()).unasked.set(doubt);
     }
 
     /// Cuts the socket now, whatever runs on it. Nothing is sent.

@@ -36,7 +36,7 @@ use std::time::Duration;
 use pgsteer_core::hosts::Snapshot;
 use pgsteer_core::pool::Slots;
 use pgsteer_core::pool::planner::{Planner, PlannerOptions};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 pub use before_checkout::Candidate;
 pub use checkout::{Get, GetRef};
@@ -209,6 +209,7 @@ impl Pool {
             live: watch::Sender::new(0),
             drained: watch::Sender::new(false),
             closed: watch::Sender::new(false),
+            questions: Semaphore::new(inner::QUESTIONS_AT_A_TIME),
             membership,
             cluster,
             #[cfg(feature = "metrics")]

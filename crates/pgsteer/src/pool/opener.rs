@@ -1,7 +1,7 @@
 //! Opening one connection for one slot, in a task of its own: the connect belongs to the pool, so a caller that goes
 //! away wastes nothing. Whatever happens to the task, the keeper hears of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::Session;
@@ -81,6 +81,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 handle,
                 canceller,
                 peer,
+                version,
                 ..
             } = dialled;
             let address = peer.address().map(|address| address.to_canonical());
@@ -94,6 +95,8 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
                 address,
                 opened_at,
                 statements: Statements::new(report.pool.settings.statement_cache_size),
+                version,
+                unasked: OnceLock::new(),
             };
             // Told before the driver starts, so that the keeper hears of the opening before it hears of the end.
             report.tell(Message::Opened {

@@ -74,6 +74,10 @@ pub struct Totals {
     pub timeouts: u64,
     /// Checkouts turned away at once because nothing was to be dialled.
     pub circuit_open: u64,
+    /// COMMITs of transactions whose answer was lost and which were found to be done (`resolve_commit`).
+    pub commits_found_committed: u64,
+    /// COMMITs of transactions whose answer was lost and which were found not to be done (`resolve_commit`).
+    pub commits_found_aborted: u64,
     /// Attempts at a transaction that were followed by another one.
     pub transactions_retried: u64,
     /// Transactions of which it is not known whether they are committed.

@@ -1,9 +1,10 @@
 //! What lives in a slot: one open connection and what the pool knows of it.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use pgsteer_core::commit::Doubt;
 use pgsteer_core::host::HostKey;
 use pgsteer_core::pool::{self, HasSession, Session};
 use tokio_postgres::Client;
@@ -24,6 +25,10 @@ pub(crate) struct Tenant {
     pub(crate) address: Option<IpAddr>,
     pub(crate) opened_at: Instant,
     pub(crate) statements: Statements,
+    /// `server_version`, as the server reported it at the login.
+    pub(crate) version: Option<Box<str>>,
+    /// Why its transactions are not asked for their ids, once that is known.
+    pub(crate) unasked: OnceLock<Doubt>,
 }
 
 impl pool::Tenant for Tenant {

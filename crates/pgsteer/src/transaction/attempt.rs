@@ -5,18 +5,21 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use pgsteer_core::commit::Doubt;
 use pgsteer_core::verdict::{
-    Class, Evidence, classify, doubts_role, leaves_commit_in_doubt, may_outdate_statement,
+    Class, Evidence, classify, doubts_role, leaves_commit_in_doubt, may_outdate_statement, refuses_question,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::lost::{Lost, Marked};
 use super::options::{AttemptEnd, TransactionOptions};
+use super::question;
 use super::scope::Scope;
 use super::tx::Tx;
 use crate::dial::Severity;
-use crate::error::{CommitUnknown, Error};
+use crate::error::Error;
 use crate::health::is_fatal;
-use crate::pool::{Conn, Pool};
+use crate::pool::{Conn, Pool, TransactionStatus};
 
 /// Why nobody knows of a commit that the server confirmed and its standbys did not.
 const UNCONFIRMED: &str =
@@ -29,6 +32,19 @@ pub(super) struct Ended<T, E> {
     pub(super) code: Option<String>,
 }
 
+/// What an attempt comes to by itself.
+pub(super) enum Outcome<T, E> {
+    Ended(Ended<T, E>),
+    /// COMMIT was sent and not answered: how it has ended is only to be had by finding out.
+    Lost(Box<Lost<T>>),
+}
+
+impl<T, E> From<Ended<T, E>> for Outcome<T, E> {
+    fn from(ended: Ended<T, E>) -> Self {
+        Outcome::Ended(ended)
+    }
+}
+
 impl<T, E: From<Error>> Ended<T, E> {
     fn committed(value: T) -> Self {
         Ended {
@@ -38,7 +54,7 @@ impl<T, E: From<Error>> Ended<T, E> {
         }
     }
 
-    fn failed(end: AttemptEnd, error: Error) -> Self {
+    pub(super) fn failed(end: AttemptEnd, error: Error) -> Self {
         Ended {
             code: error.code().map(str::to_owned),
             result: Err(error.into()),
@@ -74,18 +90,18 @@ impl<'a> Running<'a> {
         }
     }
 
-    pub(super) async fn run<T, E, F, Fut>(mut self, begin: &str, closure: &mut F) -> Ended<T, E>
+    pub(super) async fn run<T, E, F, Fut>(mut self, begin: &str, closure: &mut F) -> Outcome<T, E>
     where
         F: FnMut(Tx) -> Fut,
         Fut: Future<Output = Result<T, E>>,
         E: From<Error>,
     {
         let Some(conn) = self.conn.clone() else {
-            return Ended::failed(AttemptEnd::Refused, Error::Closed);
+            return Ended::failed(AttemptEnd::Refused, Error::Closed).into();
         };
         match self.in_time(conn.batch_execute(begin)).await {
-            None => return self.timed_out(conn),
-            Some(Err(error)) => return self.refused(conn, error),
+            None => return self.timed_out(conn).into(),
+            Some(Err(error)) => return self.refused(conn, error).into(),
             Some(Ok(())) => {}
         }
         let ended_before = Conn::wire(&conn).said().ended;
@@ -98,14 +114,14 @@ impl<'a> Running<'a> {
             result
         };
         let Some(result) = self.in_time(work).await else {
-            return self.timed_out(conn);
+            return self.timed_out(conn).into();
         };
         let ended_inside = Conn::wire(&conn).said().ended != ended_before;
         match result {
-            Err(error) => self.roll_back(conn, error, ended_inside).await,
+            Err(error) => self.roll_back(conn, error, ended_inside).await.into(),
             Ok(_) if ended_inside => {
                 self.give_back(conn);
-                Ended::failed(AttemptEnd::EndedInside, Error::TransactionEndedInside)
+                Ended::failed(AttemptEnd::EndedInside, Error::TransactionEndedInside).into()
             }
             Ok(value) => self.commit(conn, value).await,
         }
@@ -170,8 +186,16 @@ impl<'a> Running<'a> {
         }
     }
 
-    async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Ended<T, E> {
+    async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Outcome<T, E> {
         let wire = Conn::wire(&conn);
+        let marked = match self.in_time(self.mark(&conn)).await {
+            None => return self.timed_out(conn).into(),
+            Some(Err(error)) => {
+                self.discard(conn);
+                return Ended::failed(AttemptEnd::ConnectionLost, error).into();
+            }
+            Some(Ok(marked)) => marked,
+        };
         let (sent_before, before) = (wire.queries_sent(), wire.said());
         let answer = self.in_time(conn.batch_execute("COMMIT")).await;
         if answer.is_none() || (matches!(answer, Some(Err(_))) && wire.queries_sent() == sent_before) {
@@ -185,39 +209,39 @@ impl<'a> Running<'a> {
             Some(Ok(())) if !committed => {
                 let code = said.failure.map(|failure| failure.sqlstate.as_str().to_owned());
                 self.give_back(conn);
-                Ended::failed(AttemptEnd::Aborted, Error::TransactionAborted { code })
+                Ended::failed(AttemptEnd::Aborted, Error::TransactionAborted { code }).into()
             }
             Some(Ok(())) if said.unconfirmed != before.unconfirmed => {
-                let unknown = Self::unknown(&conn, UNCONFIRMED.to_owned(), None);
+                let lost = Self::lost(&conn, value, marked, UNCONFIRMED.to_owned(), None);
                 self.give_back(conn);
-                unknown
+                lost
             }
             Some(Ok(())) => {
                 self.give_back(conn);
-                Ended::committed(value)
+                Ended::committed(value).into()
             }
             // The server said that it is done, and was gone before it said that it is ready for more.
             _ if committed && said.ended != before.ended && said.unconfirmed == before.unconfirmed => {
                 self.cut(conn);
-                Ended::committed(value)
+                Ended::committed(value).into()
             }
-            None if wire.queries_sent() == sent_before => self.timed_out(conn),
+            None if wire.queries_sent() == sent_before => self.timed_out(conn).into(),
             None => {
                 let limit = self.options.attempt_timeout.unwrap_or_default();
                 let lost = format!("no answer came within attempt_timeout ({limit:?})");
-                let unknown = Self::unknown(&conn, lost, None);
+                let lost = Self::lost(&conn, value, marked, lost, None);
                 self.cut(conn);
-                unknown
+                lost
             }
             Some(Err(error)) if wire.queries_sent() == sent_before => {
                 self.discard(conn);
-                Ended::failed(AttemptEnd::ConnectionLost, error)
+                Ended::failed(AttemptEnd::ConnectionLost, error).into()
             }
             Some(Err(error)) if leaves_commit_in_doubt(&evidence(&error)) => {
                 let code = error.code().map(str::to_owned);
-                let unknown = Self::unknown(&conn, error.to_string(), code);
+                let lost = Self::lost(&conn, value, marked, error.to_string(), code);
                 self.cut(conn);
-                unknown
+                lost
             }
             Some(Err(error)) => {
                 let end = match classify(&evidence(&error)) {
@@ -225,7 +249,7 @@ impl<'a> Running<'a> {
                     _ => AttemptEnd::Refused,
                 };
                 self.give_back(conn);
-                Ended::failed(end, error)
+                Ended::failed(end, error).into()
             }
         }
     }
@@ -251,14 +275,68 @@ impl<'a> Running<'a> {
         Ended::failed(AttemptEnd::TimedOut, Error::TransactionTimeout(limit))
     }
 
-    fn unknown<T, E: From<Error>>(conn: &Conn, lost: String, code: Option<String>) -> Ended<T, E> {
-        let unknown = CommitUnknown {
+    /// Asks for the transaction's id and where the server stands, if that is wanted and can be.
+    ///
+    /// # Errors
+    /// The connection is lost, and COMMIT has not been sent.
+    async fn mark(&self, conn: &Conn) -> Result<Marked, Error> {
+        if !self.options.resolves(self.pool.settings()) {
+            return Ok(Marked::NotWanted);
+        }
+        if self.options.only_reads() {
+            return Ok(Marked::OnlyReads);
+        }
+        if let Some(doubt) = Conn::unasked(conn) {
+            return Ok(Marked::Not(doubt.clone()));
+        }
+        if Conn::transaction_status(conn) == Some(TransactionStatus::Failed) {
+            let why = "the transaction had failed".to_owned();
+            return Ok(Marked::Not(Doubt::NotMarked(why)));
+        }
+        let error = match conn.simple_query(question::MARK).await {
+            Ok(answer) => {
+                let marked = question::read_mark(&answer);
+                if let Marked::Not(doubt) = &marked {
+                    Conn::never_ask(conn, doubt.clone());
+                }
+                return Ok(marked);
+            }
+            Err(error) => error,
+        };
+        let refused = match evidence(&error) {
+            Evidence::Server {
+                fatal: false,
+                sqlstate,
+            } => refuses_question(sqlstate),
+            _ => return Err(error),
+        };
+        let doubt = Doubt::NotMarked(error.to_string());
+        if refused {
+            Conn::never_ask(conn, doubt.clone());
+        }
+        match conn.batch_execute(question::UNDO_MARK).await {
+            // If there is nothing to go back to, the transaction has failed by itself, as COMMIT will say.
+            Ok(()) | Err(Error::Postgres(_)) => Ok(Marked::Not(doubt)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn lost<T, E>(
+        conn: &Conn,
+        value: T,
+        marked: Marked,
+        lost: String,
+        code: Option<String>,
+    ) -> Outcome<T, E> {
+        let lost = Lost {
+            value,
+            marked,
             host: Conn::host(conn).clone(),
+            endpoint: Conn::endpoint(conn).clone(),
             lost,
             code,
         };
-        let error = Error::CommitOutcomeUnknown(Arc::new(unknown));
-        Ended::failed(AttemptEnd::OutcomeUnknown, error)
+        Outcome::Lost(Box::new(lost))
     }
 
     fn give_back(&mut self, conn: Arc<Conn>) {

@@ -6,7 +6,9 @@
 
 mod attempt;
 mod cached;
+mod lost;
 mod options;
+mod question;
 mod scope;
 mod tx;
 
@@ -18,7 +20,7 @@ pub use tx::{Tx, TxClient};
 
 use crate::error::Error;
 use crate::pool::{Conn, Pool, now};
-use attempt::Running;
+use attempt::{Outcome, Running};
 
 impl Pool {
     /// Runs a transaction: BEGIN, the closure, and COMMIT if it gave `Ok` or ROLLBACK if it failed. As
@@ -61,7 +63,8 @@ impl Pool {
     /// - when the connection was lost before COMMIT was sent, or `attempt_timeout` ran out before that;
     /// - when a write was refused because the server takes none (25006), on a pool that wants one that does and unless the
     ///   transaction is `read_only`: it was no longer the primary;
-    /// - when a statement that the connection kept for [`Tx::query_cached`] and its like had become outdated.
+    /// - when a statement that the connection kept for [`Tx::query_cached`] and its like had become outdated;
+    /// - when COMMIT was sent and its answer lost, and `resolve_commit` found that the transaction is not committed.
     ///
     /// What a closure's error is about is not read off the error, whose type is the caller's own, but off what the server
     /// said of the transaction. Each attempt takes its place in the queue like any other checkout, and the connection is
@@ -106,13 +109,14 @@ impl Pool {
     /// The closure's own, after ROLLBACK. [`Error::Config`] for options that cannot be, and what a checkout fails with:
     /// then the closure has not run. Of BEGIN and COMMIT the driver's error in [`Error::Postgres`].
     /// [`Error::TransactionAborted`] when the server answered COMMIT with ROLLBACK; [`Error::TransactionEndedInside`];
-    /// [`Error::TransactionTimeout`]; and [`Error::CommitOutcomeUnknown`] when COMMIT was sent and its answer has not come,
-    /// or when the server was kept from waiting for its synchronous standbys by a cancel request, so
-    /// that a failover may lose what it committed: this is the only one after which the transaction may be committed.
+    /// [`Error::TransactionTimeout`]; [`Error::CommitAborted`] when the answer of COMMIT was lost and it was found not to be
+    /// done; and [`Error::CommitOutcomeUnknown`] when COMMIT was sent and its answer has not come, or when the server was kept
+    /// from waiting for its synchronous standbys by a cancel request, so that a failover may lose what it committed, and what
+    /// became of it was not found out: this is the only one after which the transaction may be committed.
     ///
     /// # Cancel safety
     /// Dropping the future, or a panic in the closure, closes the connection, which ends the transaction. If COMMIT was on
-    /// its way it may be done.
+    /// its way it may be done, and while that is being found out nothing is changed by dropping the future.
     #[track_caller]
     pub fn transaction_with<T, E, F, Fut>(
         &self,
@@ -139,7 +143,7 @@ where
     Fut: Future<Output = Result<T, E>>,
     E: From<Error>,
 {
-    options.check()?;
+    options.check(pool.settings())?;
     let begin = options.begin();
     let checkout_timeout = options.checkout_timeout.or(pool.settings().checkout_timeout);
     let mut number = 1;
@@ -153,9 +157,13 @@ where
         let started = now();
         let host = Conn::host(&conn).clone();
         // The connection is gone when this is over.
-        let ended = Running::new(pool, &options, conn, number)
+        let outcome = Running::new(pool, &options, conn, number)
             .run(&begin, &mut closure)
             .await;
+        let ended = match outcome {
+            Outcome::Ended(ended) => ended,
+            Outcome::Lost(lost) => lost.settle(pool, &options).await,
+        };
         let again = ended.end.may_be_tried_again() && number < options.attempts;
         let rest =
             again.then(|| pgsteer_core::transaction::back_off(number, options.max_backoff, pool.draw()));

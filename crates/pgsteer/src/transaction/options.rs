@@ -7,7 +7,7 @@ use std::time::Duration;
 use pgsteer_core::host::HostKey;
 use tokio_postgres::IsolationLevel;
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Settings};
 use crate::error::Error;
 
 type OnAttempt = dyn Fn(&Attempt) + Send + Sync;
@@ -23,6 +23,10 @@ pub struct TransactionOptions {
     /// `None` leaves the pool's.
     pub(super) checkout_timeout: Option<Duration>,
     pub(super) attempt_timeout: Option<Duration>,
+    /// `None` leaves the pool's.
+    resolve_commit: Option<bool>,
+    /// `None` leaves the pool's.
+    pub(super) resolve_commit_timeout: Option<Duration>,
     pub(super) on_attempt: Option<Arc<OnAttempt>>,
 }
 
@@ -36,6 +40,8 @@ impl Default for TransactionOptions {
             deferrable: false,
             checkout_timeout: None,
             attempt_timeout: None,
+            resolve_commit: None,
+            resolve_commit_timeout: None,
             on_attempt: None,
         }
     }
@@ -103,6 +109,61 @@ impl TransactionOptions {
         self
     }
 
+    /// Whether to find out what became of a COMMIT whose answer was lost. Default: the pool's
+    /// [`resolve_commit`](crate::Config::resolve_commit), which unless set is off.
+    ///
+    /// It costs one round trip before COMMIT: the server is asked for the transaction's id and for where it stands, and gives
+    /// the transaction an id if it has none, as one that only reads does not. When the answer of COMMIT is lost, the same
+    /// server is asked on a connection beside those of the pool, at the address where the transaction was, whether that id is
+    /// committed, again and again until that is clear or [`resolve_commit_timeout`](Self::resolve_commit_timeout) is over:
+    ///
+    /// - it is: the transaction succeeds with what the closure gave, as if COMMIT had been answered;
+    /// - it is not, and never will be: the transaction is run again while `attempts` allows, and fails with
+    ///   [`Error::CommitAborted`](crate::Error::CommitAborted) otherwise;
+    /// - nobody knows: [`Error::CommitOutcomeUnknown`](crate::Error::CommitOutcomeUnknown), with the reason.
+    ///
+    /// A transaction that is [`read_only`](Self::read_only), or on a standby, is not asked about: it has nothing that could be
+    /// committed, and is run again.
+    ///
+    /// # When it is known
+    ///
+    /// Only of PostgreSQL itself, versions 10 to 18, and of poolers in front of it. YugabyteDB, Greenplum, Aurora and others
+    /// made of PostgreSQL always leave it unknown: what their word is worth is not known.
+    ///
+    /// A transaction's id is not enough. PostgreSQL keeps the ids it has given in memory, and after a crash gives those again
+    /// that were not in its log on disk; "committed" may then be said of somebody else's work. So it is believed that a
+    /// transaction is *committed* if the server has not crashed since it was asked before COMMIT. From version 15 on that is
+    /// told by the time from which its statistics count: they are in its shared memory, saved by an orderly stop alone, and
+    /// begun anew by a start that finds none. Before, by there having been no checkpoint, with which every recovery ends.
+    ///
+    /// That a transaction is *aborted* is believed after a crash too. Either the id is still that of the transaction; or it
+    /// was lost, and then so was COMMIT, which comes after it in the log. After a crash "committed" is unknown, unless the log
+    /// now ends before the place where it was already when COMMIT was sent: then COMMIT was lost with the rest.
+    ///
+    /// A promotion or a restore brings a new timeline, and what comes from another than the transaction's is not believed.
+    /// Neither is a server in recovery; it is asked again.
+    ///
+    /// # What is assumed
+    ///
+    /// That the server keeps what it has written to disk (`fsync` on, and no disk that lies), except for commits that
+    /// `synchronous_commit=off` allows it to lose; that it is not set back to an older copy of itself meanwhile on the same
+    /// timeline; and that no two servers write on one timeline, as when a standby is made a primary without promoting it.
+    /// *Committed* means what COMMIT's own answer means: committed on that server. What the transaction did elsewhere, by a
+    /// foreign data wrapper, say, is not part of it.
+    #[must_use]
+    pub fn resolve_commit(mut self, on: bool) -> Self {
+        self.resolve_commit = Some(on);
+        self
+    }
+
+    /// How long finding that out may take, from the loss on and beyond `attempt_timeout`. Default: the pool's
+    /// [`resolve_commit_timeout`](crate::Config::resolve_commit_timeout). Above zero; only with `resolve_commit`.
+    #[must_use]
+    pub fn resolve_commit_timeout(mut self, limit: Duration) -> Self {
+        self.resolve_commit_timeout = Some(limit);
+        self
+    }
+
     /// Is called at the end of each attempt that got a connection and whose closure did not panic, for logs and metrics.
     /// Must not block.
     #[must_use]
@@ -112,7 +173,7 @@ impl TransactionOptions {
     }
 
     /// Fails for what cannot be or would be ignored.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self, settings: &Settings) -> Result<(), Error> {
         let invalid = |name, value: String, allowed| {
             Err(Error::from(ConfigError::InvalidOption { name, value, allowed }))
         };
@@ -122,12 +183,26 @@ impl TransactionOptions {
         if self.attempt_timeout == Some(Duration::ZERO) {
             return invalid("attempt_timeout", "0s".to_owned(), "a duration above zero");
         }
+        if let Some(limit) = self.resolve_commit_timeout {
+            if limit.is_zero() {
+                return invalid("resolve_commit_timeout", "0s".to_owned(), "a duration above zero");
+            }
+            if !self.resolves(settings) {
+                let allowed = "a duration only with resolve_commit true";
+                return invalid("resolve_commit_timeout", format!("{limit:?}"), allowed);
+            }
+        }
         let serializable = matches!(self.isolation, Some(IsolationLevel::Serializable));
         if self.deferrable && !(serializable && self.read_only == Some(true)) {
             let allowed = "true only with isolation Serializable and read_only true";
             return invalid("deferrable", "true".to_owned(), allowed);
         }
         Ok(())
+    }
+
+    /// Whether it is to be found out what became of a COMMIT whose answer was lost.
+    pub(super) fn resolves(&self, settings: &Settings) -> bool {
+        self.resolve_commit.unwrap_or(settings.resolve_commit)
     }
 
     /// Whether it was said that the transaction only reads.
@@ -166,6 +241,8 @@ impl fmt::Debug for TransactionOptions {
             .field("begin", &self.begin())
             .field("checkout_timeout", &self.checkout_timeout)
             .field("attempt_timeout", &self.attempt_timeout)
+            .field("resolve_commit", &self.resolve_commit)
+            .field("resolve_commit_timeout", &self.resolve_commit_timeout)
             .field("on_attempt", &self.on_attempt.is_some())
             .finish()
     }
@@ -179,7 +256,7 @@ pub struct Attempt {
     pub number: u32,
     /// The host it was made on.
     pub host: HostKey,
-    /// From BEGIN to its end.
+    /// From BEGIN to its end, the time included that it took to find out what became of a lost COMMIT.
     pub took: Duration,
     /// How it ended.
     pub end: AttemptEnd,
@@ -216,15 +293,22 @@ pub enum AttemptEnd {
     EndedInside,
     /// COMMIT was sent, and what became of it is not known.
     OutcomeUnknown,
+    /// The answer of COMMIT was lost, and it was found to be done (`resolve_commit`).
+    FoundCommitted,
+    /// The answer of COMMIT was lost, and it was found not to be done, or there was nothing to be done because the
+    /// transaction only reads (`resolve_commit`).
+    FoundAborted,
 }
 
 impl AttemptEnd {
     /// Whether nothing of it can have been committed, and another attempt may do better.
     pub(super) fn may_be_tried_again(self) -> bool {
-        use AttemptEnd::{Conflict, ConnectionLost, ReadOnlyServer, StatementOutdated, TimedOut};
+        use AttemptEnd::{
+            Conflict, ConnectionLost, FoundAborted, ReadOnlyServer, StatementOutdated, TimedOut,
+        };
         matches!(
             self,
-            Conflict | ReadOnlyServer | StatementOutdated | ConnectionLost | TimedOut
+            Conflict | ReadOnlyServer | StatementOutdated | ConnectionLost | TimedOut | FoundAborted
         )
     }
 }
@@ -236,6 +320,7 @@ mod tests {
     #[test]
     fn everything_that_is_set_is_said_with_begin() {
         let options = TransactionOptions::new;
+        let settings = crate::config::Config::new().user("app").settings().unwrap();
         let rows = [
             (options(), "BEGIN"),
             (
@@ -261,7 +346,7 @@ mod tests {
             ),
         ];
         for (options, begin) in rows {
-            options.check().unwrap();
+            options.check(&settings).unwrap();
             assert_eq!(options.begin(), begin);
         }
     }

@@ -74,6 +74,10 @@ fn an_option_that_changes_nothing_is_told() {
             config().after_connect_timeout(millis(1)),
             &["after_connect_timeout"],
         ),
+        (
+            config().resolve_commit_timeout(millis(1)),
+            &["resolve_commit_timeout"],
+        ),
         (config().role_ttl(millis(1)), &["role_ttl"]),
         (
             config().load_balance_hosts(HostOrder::Random),

@@ -73,6 +73,8 @@ fn the_defaults_are_the_documented_ones() {
         ("socket_timeout", "none"),
         ("cancel_on_timeout", "none"),
         ("stall_timeout", "none"),
+        ("resolve_commit", "false"),
+        ("resolve_commit_timeout", "30s"),
         ("statement_cache_size", "256"),
         ("max_dials", "32"),
         ("after_connect_timeout", "1min"),
@@ -392,6 +394,14 @@ fn what_is_just_outside_a_range_is_refused() {
             ("cancel_on_timeout", "0"),
         ),
         (config().stall_timeout(Duration::ZERO), ("stall_timeout", "0")),
+        (
+            config().resolve_commit_timeout(Duration::ZERO),
+            ("resolve_commit_timeout", "0"),
+        ),
+        (
+            config().resolve_commit_timeout(too_long),
+            ("resolve_commit_timeout", long),
+        ),
         (config().socket_timeout(too_long), ("socket_timeout", long)),
         (config().leak_threshold(Duration::ZERO), ("leak_threshold", "0")),
         (config().user("a\0"), ("user", "a\0")),

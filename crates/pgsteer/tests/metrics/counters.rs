@@ -136,6 +136,25 @@ fn transactions_run_again_and_commits_in_doubt_are_counted() {
 }
 
 #[test]
+fn commits_whose_outcome_was_found_are_counted_by_what_it_is() {
+    recorded(|kept| async move {
+        let sim = sim();
+        let pool = full(&sim, config("found").pool_size(1).resolve_commit(true)).await;
+        let before = Effect::DieBefore(Death::Fin, Scope::Session);
+        let after = Effect::DieAfter(Death::Fin, Scope::Session);
+        for effect in [before, after.clone(), after] {
+            sim.server("a").script(Script::at("commit", effect).once());
+            let found = pool.transaction(|tx| async move { tx.batch_execute("SELECT 1").await });
+            found.await.unwrap();
+        }
+        next_look().await;
+        let found = |outcome| kept.number("commits_found_total", &[&format!("outcome={outcome}")]);
+        assert_eq!((found("committed"), found("aborted")), (2.0, 1.0));
+        assert_eq!(kept.number("commits_unknown_total", &[]), 0.0);
+    });
+}
+
+#[test]
 fn hooks_that_fail_are_counted() {
     recorded(|kept| async move {
         let sim = sim();

@@ -55,4 +55,5 @@ mod transactions;
 mod transactions_commit;
 mod transactions_kept;
 mod transactions_lost;
+mod transactions_resolve;
 mod unresponsive;

@@ -106,6 +106,22 @@ impl Config {
         self
     }
 
+    /// Whether the pool's transactions find out what became of a COMMIT whose answer was lost, instead of failing with
+    /// [`Error::CommitOutcomeUnknown`](crate::Error::CommitOutcomeUnknown). Default off. One transaction can be made otherwise by
+    /// [`TransactionOptions::resolve_commit`](crate::TransactionOptions::resolve_commit), which has more on it.
+    #[must_use]
+    pub fn resolve_commit(mut self, on: bool) -> Self {
+        self.resolve_commit = on;
+        self
+    }
+
+    /// How long finding that out may take, from the loss on. Greater than 0. Default 30 s.
+    #[must_use]
+    pub fn resolve_commit_timeout(mut self, limit: Duration) -> Self {
+        self.resolve_commit_timeout = limit;
+        self
+    }
+
     /// Statements that each connection keeps prepared at most for [`Conn::query_cached`](crate::Conn::query_cached) and its
     /// like; the one used longest ago goes first. 0 to 65535. Default 256. Nothing is kept for other calls.
     ///

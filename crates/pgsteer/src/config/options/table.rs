@@ -344,6 +344,18 @@ pub(in crate::config) const OPTIONS: &[OptionRule] = &[
         set: Set::Plain(|config, text| store(&mut config.stall_timeout, or_none(text, millis))),
     },
     OptionRule {
+        name: "resolve_commit",
+        aliases: &[],
+        allowed: FLAG,
+        set: Set::Plain(|config, text| store(&mut config.resolve_commit, flag(text))),
+    },
+    OptionRule {
+        name: "resolve_commit_timeout",
+        aliases: &[],
+        allowed: POSITIVE,
+        set: Set::Plain(|config, text| store(&mut config.resolve_commit_timeout, millis(text))),
+    },
+    OptionRule {
         name: "statement_cache_size",
         aliases: &[],
         allowed: "a whole number from 0 to 65535",

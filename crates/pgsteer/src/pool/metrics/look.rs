@@ -88,6 +88,17 @@ impl Look {
         for (done, before, now) in cleaned {
             self.counter(table::CLEANED, Some(("done", done.to_owned())), now - before);
         }
+        let found = [
+            (
+                "committed",
+                before.commits_found_committed,
+                now.commits_found_committed,
+            ),
+            ("aborted", before.commits_found_aborted, now.commits_found_aborted),
+        ];
+        for (outcome, before, now) in found {
+            self.counter(table::FOUND, Some(("outcome", outcome.to_owned())), now - before);
+        }
         for ((reason, before), (_, now)) in before.closes.by_reason().zip(now.closes.by_reason()) {
             self.counter(table::CLOSED, Some(("reason", reason.to_owned())), now - before);
         }

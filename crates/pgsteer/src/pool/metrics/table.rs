@@ -17,6 +17,7 @@ pub(super) const HOOKS_FAILED: &str = "pgsteer_hooks_failed_total";
 pub(super) const CLEANED: &str = "pgsteer_returns_cleaned_total";
 pub(super) const RETRIED: &str = "pgsteer_transactions_retried_total";
 pub(super) const UNKNOWN: &str = "pgsteer_commits_unknown_total";
+pub(super) const FOUND: &str = "pgsteer_commits_found_total";
 pub(super) const TRIPS: &str = "pgsteer_breaker_trips_total";
 pub(super) const CHECKOUT_WAIT: &str = "pgsteer_checkout_wait_seconds";
 pub(super) const CONNECT: &str = "pgsteer_connect_seconds";
@@ -72,6 +73,11 @@ const TABLE: &[(&str, Kind, &str)] = &[
         UNKNOWN,
         Counter,
         "transactions of which it is not known whether they are committed",
+    ),
+    (
+        FOUND,
+        Counter,
+        "transactions whose COMMIT was not answered, by what was found to have become of them",
     ),
     (
         TRIPS,

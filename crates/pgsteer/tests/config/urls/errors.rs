@@ -346,6 +346,14 @@ pub(super) const ERRORS: &[Bad] = &[
         "invalid cancel_on_timeout=true",
     ),
     (
+        "postgresql://?resolve_commit=maybe",
+        "invalid resolve_commit=maybe",
+    ),
+    (
+        "postgresql://?resolve_commit_timeout=none",
+        "invalid resolve_commit_timeout=none",
+    ),
+    (
         "postgresql://?statement_cache_size=65536",
         "invalid statement_cache_size=65536",
     ),

@@ -166,6 +166,10 @@ pub(super) const VALUES: &[Good] = &[
         &[("cancel_on_timeout", "1s"), ("stall_timeout", "1min")],
     ),
     (
+        "postgresql://?resolve_commit=true&resolve_commit_timeout=2s",
+        &[("resolve_commit", "true"), ("resolve_commit_timeout", "2s")],
+    ),
+    (
         "postgresql://?statement_cache_size=65535",
         &[("statement_cache_size", "65535")],
     ),
