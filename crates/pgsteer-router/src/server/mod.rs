@@ -37,12 +37,14 @@ mod pipelined;
 mod relay;
 mod retry;
 mod router;
+mod settings;
 mod shared;
 mod spare;
 
 pub use error::{ReloadError, StartError};
 pub use options::ServerOptions;
-pub use router::{Drained, Router, RouterConfig};
+pub use router::{Drained, Router};
+pub use settings::RouterConfig;
 
 pub use crate::metrics::{Errors, Totals};
 pub(crate) use shared::Shared;

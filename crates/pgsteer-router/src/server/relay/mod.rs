@@ -4,9 +4,12 @@
 //! Each direction has one buffer of bounded size, and none while it waits. Nothing is read that could not be written: who
 //! does not read stops the other side and nobody else.
 
+mod download;
+mod step;
+mod upload;
+
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,10 +18,14 @@ use tokio::time::Instant;
 
 use super::buffer::{Buffer, SMALL};
 use super::deadline::{Allowance, Deadline};
-use super::exchange::{Answer, Begun, Broken, answer_length};
+use super::exchange::{Answer, Begun, Broken};
 use super::shared::Shared;
 use crate::backend::{BackendAddress, Routed};
 use crate::metrics::Error;
+use download::Download;
+use step::{Step, Waits};
+
+pub(crate) use upload::Upload;
 
 /// What may be asked of a relay.
 #[derive(Clone, Copy, Debug)]
@@ -26,48 +33,6 @@ pub(crate) struct Terms {
     pub(crate) client: Allowance,
     pub(crate) backend: Allowance,
     pub(crate) max_frame: u32,
-}
-
-/// A request of which the beginning has been read.
-pub(crate) struct Upload {
-    /// What has been read of the frame, and at its end perhaps of what follows it.
-    pub(crate) buffer: Option<Buffer>,
-    /// How many bytes of the frame have not yet been written to the backend.
-    pub(crate) left: usize,
-    /// When all of it must have come from the client, and when the backend must have taken it.
-    client_until: Instant,
-    backend_until: Instant,
-    /// Why the backend has not got all of it, or will not answer it. What is left is thrown away, so that the client can go
-    /// on after it.
-    broken: Option<Broken>,
-}
-
-impl Upload {
-    /// A request of which `buffer` has the beginning. Its time begins with `since`, when it was given a backend.
-    pub(crate) fn new(buffer: Buffer, length: usize, since: Instant, terms: Terms) -> Self {
-        Upload {
-            buffer: Some(buffer),
-            left: length,
-            client_until: since + terms.client.of(length),
-            backend_until: since + terms.backend.of(length),
-            broken: None,
-        }
-    }
-}
-
-/// The answer on its way down.
-struct Download {
-    buffer: Option<Buffer>,
-    /// The whole frame's length, once its header is there.
-    length: Option<usize>,
-    /// How many bytes of it have not yet been written to the client.
-    left: usize,
-    /// When the backend must have sent it; unknown while the request is still on its way up.
-    backend_until: Option<Instant>,
-    /// When the client must have taken it; unknown until it is sent something.
-    client_until: Option<Instant>,
-    /// The backend is not asked any more.
-    given_up: bool,
 }
 
 /// How a request that was passed on ended.
@@ -80,21 +45,6 @@ pub(crate) enum Passed {
     Refused(Error),
     /// The client cannot go on.
     Lost(Error),
-}
-
-/// What one direction waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waits {
-    ForClient,
-    ForBackend,
-}
-
-/// What polling one direction came to.
-enum Step {
-    Done,
-    Waits(Waits),
-    ClientFailed,
-    BackendFailed(Broken),
 }
 
 /// A client and a backend, and what goes between them.
@@ -138,14 +88,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
             client,
             routed,
             upload: Some(upload),
-            download: Download {
-                buffer: None,
-                length: None,
-                left: 0,
-                backend_until: None,
-                client_until: None,
-                given_up: false,
-            },
+            download: Download::unbegun(),
             terms,
             since,
             rest: None,
@@ -170,8 +113,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
                 length: Some(length),
                 left,
                 backend_until: Some(Instant::now() + terms.backend.of(length)),
-                client_until: None,
-                given_up: false,
+                ..Download::unbegun()
             },
             terms,
             since,
@@ -190,11 +132,16 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
 
     fn poll(&mut self, deadline: &mut Deadline, cx: &mut Context<'_>) -> Poll<End> {
         loop {
-            let up = self.poll_upload(cx);
+            let backend = self.routed.io();
+            let up = match &mut self.upload {
+                Some(upload) => upload.poll(self.client, backend, cx),
+                None => Step::Done,
+            };
             if let Step::Done = up {
                 self.upload_is_done();
             }
-            let down = self.poll_download(cx);
+            let backend = self.routed.io();
+            let down = self.download.poll(self.client, backend, self.terms, cx);
             let (up, down) = match (up, down) {
                 (Step::ClientFailed, _) => return Poll::Ready(End::Client(Error::ClientCut)),
                 (_, Step::ClientFailed) => return Poll::Ready(End::Client(Error::ClientWrite)),
@@ -224,128 +171,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
                 Poll::Ready(Some(end)) => return Poll::Ready(end),
                 Poll::Ready(None) => {}
             }
-        }
-    }
-
-    /// Brings the request up as far as it goes.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Step {
-        let Some(upload) = &mut self.upload else {
-            return Step::Done;
-        };
-        loop {
-            if upload.left == 0 {
-                if upload.broken.is_some() {
-                    return Step::Done;
-                }
-                return match Pin::new(self.routed.io()).poll_flush(cx) {
-                    Poll::Ready(Ok(())) => Step::Done,
-                    Poll::Ready(Err(error)) => Step::BackendFailed(Broken::by(Error::BackendWrite, &error)),
-                    Poll::Pending => Step::Waits(Waits::ForBackend),
-                };
-            }
-            match &mut upload.buffer {
-                Some(buffer) if !buffer.is_empty() => {
-                    let count = buffer.len().min(upload.left);
-                    let written = match &upload.broken {
-                        Some(_) => Poll::Ready(Ok(count)),
-                        None => Pin::new(self.routed.io()).poll_write(cx, &buffer.bytes()[..count]),
-                    };
-                    match written {
-                        Poll::Ready(Ok(0)) => {
-                            let error = io::ErrorKind::WriteZero.into();
-                            return Step::BackendFailed(Broken::by(Error::BackendWrite, &error));
-                        }
-                        Poll::Ready(Ok(count)) => {
-                            buffer.consume(count);
-                            upload.left -= count;
-                        }
-                        Poll::Ready(Err(error)) => {
-                            return Step::BackendFailed(Broken::by(Error::BackendWrite, &error));
-                        }
-                        Poll::Pending => return Step::Waits(Waits::ForBackend),
-                    }
-                }
-                slot => match poll_more(slot, self.client, cx) {
-                    Poll::Ready(Ok(count)) if count > 0 => {}
-                    Poll::Ready(_) => return Step::ClientFailed,
-                    Poll::Pending => return Step::Waits(Waits::ForClient),
-                },
-            }
-        }
-    }
-
-    /// Brings the answer down as far as it goes. A small one is only brought here.
-    fn poll_download(&mut self, cx: &mut Context<'_>) -> Step {
-        if self.download.given_up {
-            return Step::Waits(Waits::ForBackend);
-        }
-        loop {
-            if self.download.length.is_none() {
-                match answer_length(self.download.buffer.as_ref(), self.terms.max_frame) {
-                    Ok(Some(length)) => {
-                        self.download.length = Some(length);
-                        self.download.left = length;
-                        if let Some(until) = &mut self.download.backend_until {
-                            *until = Instant::now() + self.terms.backend.of(length);
-                        }
-                    }
-                    Ok(None) => {}
-                    Err(broken) => return Step::BackendFailed(broken),
-                }
-            }
-            let there = self.download.buffer.as_ref().map_or(0, Buffer::len);
-            match self.download.length {
-                Some(length) if length <= SMALL && there >= length => return Step::Done,
-                Some(length) if length > SMALL && self.download.left == 0 => {
-                    return match Pin::new(&mut *self.client).poll_flush(cx) {
-                        Poll::Ready(Ok(())) => Step::Done,
-                        Poll::Ready(Err(_)) => Step::ClientFailed,
-                        Poll::Pending => Step::Waits(Waits::ForClient),
-                    };
-                }
-                Some(length) if length > SMALL && there > 0 => match self.poll_pass_down(length, cx) {
-                    Poll::Ready(Ok(())) => continue,
-                    Poll::Ready(Err(_)) => return Step::ClientFailed,
-                    Poll::Pending => return Step::Waits(Waits::ForClient),
-                },
-                _ => {}
-            }
-            match poll_more(&mut self.download.buffer, self.routed.io(), cx) {
-                Poll::Ready(Ok(0)) => {
-                    let inside = self.download.buffer.is_some() || self.download.length.is_some();
-                    return Step::BackendFailed(Broken::ended(inside));
-                }
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(error)) => {
-                    return Step::BackendFailed(Broken::by(Error::BackendRead, &error));
-                }
-                Poll::Pending => return Step::Waits(Waits::ForBackend),
-            }
-        }
-    }
-
-    /// Writes to the client what there is of the answer, once.
-    fn poll_pass_down(&mut self, length: usize, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let download = &mut self.download;
-        let Some(buffer) = &mut download.buffer else {
-            return Poll::Ready(Ok(()));
-        };
-        if download.client_until.is_none() {
-            download.client_until = Some(Instant::now() + self.terms.client.of(length));
-        }
-        let count = buffer.len().min(download.left);
-        match Pin::new(&mut *self.client).poll_write(cx, &buffer.bytes()[..count]) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Poll::Ready(Ok(count)) => {
-                buffer.consume(count);
-                download.left -= count;
-                if buffer.is_empty() {
-                    download.buffer = None;
-                }
-                Poll::Ready(Ok(()))
-            }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
         }
     }
 
@@ -386,12 +211,9 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
         Poll::Ready(Some(end))
     }
 
-    /// From now on what the client still sends of the request is thrown away.
     fn break_upload(&mut self, broken: Broken) {
         if let Some(upload) = &mut self.upload {
-            upload.broken.get_or_insert(broken);
-            // The backend may have used up the time of both.
-            upload.client_until = Instant::now() + self.terms.client.of(upload.left);
+            upload.break_off(broken, self.terms);
         }
     }
 
@@ -408,18 +230,6 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin> Relay<'a, S> {
         }
         let length = self.download.length.unwrap_or(0);
         self.download.backend_until = Some(Instant::now() + self.terms.backend.of(length));
-    }
-}
-
-impl Download {
-    /// A byte of the answer has come.
-    fn begun(&self) -> bool {
-        self.length.is_some() || self.buffer.is_some()
-    }
-
-    /// A byte of the answer has gone down to the client.
-    fn passed_on(&self) -> bool {
-        self.length.is_some_and(|length| self.left < length)
     }
 }
 
@@ -489,21 +299,4 @@ impl<S> Relay<'_, S> {
             took,
         }
     }
-}
-
-/// Reads once; a long buffer is taken only if bytes come.
-fn poll_more<R: AsyncRead + Unpin>(
-    slot: &mut Option<Buffer>,
-    io: &mut R,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<usize>> {
-    let mut buffer = match slot.take() {
-        Some(buffer) if !buffer.is_empty() => buffer,
-        _ => Buffer::large(),
-    };
-    let polled = buffer.poll_read(io, cx);
-    if !buffer.is_empty() {
-        *slot = Some(buffer);
-    }
-    polled
 }
