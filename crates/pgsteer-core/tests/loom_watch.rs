@@ -1,4 +1,5 @@
-//! Models of the watch over a resting connection: a wake, a checkout and a retirement meet in every order.
+//! Models of the watch over a resting connection: a wake, a checkout and a retirement meet in every order, with three
+//! preemptions at most.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgsteer-core --release --test loom_watch`.
 #![cfg(loom)]
 #![allow(
@@ -12,9 +13,15 @@ use loom::sync::Arc;
 use loom::thread;
 use pgsteer_core::pool::IdleWatch;
 
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
 #[test]
 fn what_comes_while_it_rests_is_known_to_whoever_takes_it_up_or_belongs_to_them() {
-    loom::model(|| {
+    explore(|| {
         let watch = Arc::new(IdleWatch::new());
         watch.rest();
         let stirrer = thread::spawn({
@@ -31,7 +38,7 @@ fn what_comes_while_it_rests_is_known_to_whoever_takes_it_up_or_belongs_to_them(
 
 #[test]
 fn of_two_wakes_in_one_rest_one_is_told() {
-    loom::model(|| {
+    explore(|| {
         let watch = Arc::new(IdleWatch::new());
         watch.rest();
         let stirrer = thread::spawn({
@@ -46,7 +53,7 @@ fn of_two_wakes_in_one_rest_one_is_told() {
 
 #[test]
 fn a_retirement_is_lost_to_nobody_who_rests_takes_up_or_stirs() {
-    loom::model(|| {
+    explore(|| {
         let watch = Arc::new(IdleWatch::new());
         let retirer = thread::spawn({
             let watch = Arc::clone(&watch);

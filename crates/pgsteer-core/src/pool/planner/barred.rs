@@ -57,6 +57,11 @@ impl Planner {
         slot.is_some()
     }
 
+    /// Whether there is a slot that a connection could be opened for, when that is wanted and allowed.
+    pub fn has_empty_slot(&self) -> bool {
+        self.table.present() + self.table.closing() < self.table.len()
+    }
+
     /// Whether a waiting caller may be served by what there is: a connection that is open, or one being opened.
     pub fn can_serve(&self) -> bool {
         self.table.present() > 0
