@@ -20,7 +20,7 @@ use pgsteer_router::backend::{BackendAddress, BackendOptions, BackendSet, Borrow
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-const HISTORIES: u64 = 120;
+const HISTORIES: u64 = 60;
 
 struct Named(u64);
 

@@ -338,3 +338,72 @@ async fn a_backend_that_comes_back_on_its_port_serves_again() {
     }
     assert!(back.accepted.load(Ordering::SeqCst) > 0);
 }
+
+/// Real threads, real sockets, and backends that end all their connections again and again while requests are under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn while_connections_are_torn_away_every_answer_is_the_right_one_and_nothing_is_lost() {
+    let echoes = [
+        Echo::start("127.0.0.1:0").await,
+        Echo::start("127.0.0.1:0").await,
+        Echo::start("127.0.0.1:0").await,
+    ];
+    let options = BackendOptions {
+        max_size: 5,
+        min_idle: 2,
+        failure_threshold: 0,
+        failed_backend_delay: Duration::from_millis(20),
+        ..quiet()
+    };
+    let list = echoes.iter().map(|echo| (echo.backend(), options.clone()));
+    let set = BackendSet::start(list.collect(), tcp()).unwrap();
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..24 {
+        let set = set.clone();
+        clients.spawn(async move {
+            for request in 0..100 {
+                let word = format!("request {request} of client {client}");
+                // Until it is answered; one that has found its connection torn away wants a new one.
+                let mut routed = set.borrow().await.unwrap();
+                loop {
+                    match ask(routed.io(), word.as_bytes()).await {
+                        Ok(answer) => {
+                            assert_eq!(answer, word.as_bytes());
+                            break routed.answered();
+                        }
+                        Err(_) => routed.stale(),
+                    }
+                    routed = set.borrow_fresh().await.unwrap();
+                }
+            }
+        });
+    }
+    let mut torn = 0;
+    while !clients.is_empty() {
+        tokio::select! {
+            ended = clients.join_next() => ended.into_iter().for_each(|ended| ended.unwrap()),
+            () = sleep(Duration::from_millis(5)) => {
+                echoes[torn % 3].close_all();
+                torn += 1;
+            }
+        }
+    }
+    let status = set.status();
+    assert_eq!(status.iter().map(|status| status.handled).sum::<u64>(), 2_400);
+    assert!(status.iter().all(|status| status.in_flight == 0), "{status:?}");
+
+    let mut held = Vec::new();
+    for _ in 0..15 {
+        let mut routed = set.borrow().await.unwrap();
+        while ask(routed.io(), b"last").await.is_err() {
+            routed.stale();
+            routed = set.borrow_fresh().await.unwrap();
+        }
+        held.push(routed);
+    }
+    assert!(
+        set.status().iter().all(|status| status.in_use == 5),
+        "every slot is there"
+    );
+    drop(held);
+    assert_eq!(set.close(PATIENCE).await.still_out, 0);
+}

@@ -31,7 +31,7 @@ impl Borrowed {
     #[inline]
     pub(super) fn begin(pool: Arc<Inner>, is_counted: bool) -> Self {
         if !is_counted {
-            pool.in_flight.fetch_add(1, Ordering::Relaxed);
+            pool.traffic.in_flight.fetch_add(1, Ordering::Relaxed);
         }
         Borrowed {
             pool,
@@ -98,7 +98,7 @@ impl Borrowed {
     #[inline]
     pub fn release(mut self) {
         self.pool.streak.answered();
-        Counters::add(&self.pool.counters.handled);
+        Counters::add(&self.pool.traffic.handled);
         if let Some(mut lease) = self.lease.take() {
             let connection = self.pool.slots.get_mut(&mut lease);
             connection.answered = connection.answered.saturating_add(1);
@@ -110,7 +110,7 @@ impl Borrowed {
     /// the backend. `why` is for people: it ends up in errors and the log, so it must hold no secret.
     #[cold]
     pub fn failed(mut self, why: &dyn fmt::Display) {
-        Counters::add(&self.pool.counters.failed);
+        Counters::add(&self.pool.traffic.failed);
         let why = Arc::<str>::from(format!("a request failed: {why}"));
         self.pool.note_error(Arc::clone(&why));
         if self.pool.streak.failed() {
@@ -135,7 +135,7 @@ impl Drop for Borrowed {
     #[inline]
     fn drop(&mut self) {
         if self.counted {
-            self.pool.in_flight.fetch_sub(1, Ordering::Relaxed);
+            self.pool.traffic.in_flight.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(lease) = self.lease.take() {
             if self.touched {

@@ -94,9 +94,13 @@ impl Inner {
     /// A request has joined the queue: the pool may have to grow, or its backend to be tried.
     #[cold]
     fn began_to_wait(&self) {
-        if !self.is_well() {
+        let is_well = self.is_well();
+        if !is_well {
             self.wanted_anyway.store(true, Ordering::Release);
         }
-        self.nudge.notify_one();
+        // The queue's lock lies between the keeper's last look at it and this load: who is not seen there sees this.
+        if !is_well || !self.full.load(Ordering::Relaxed) {
+            self.nudge.notify_one();
+        }
     }
 }

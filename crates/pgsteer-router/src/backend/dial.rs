@@ -94,6 +94,10 @@ impl TcpDialer {
                 addresses.push(address);
             }
         }
+        self.connect_to_any(&addresses, deadline).await
+    }
+
+    async fn connect_to_any(&self, addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         let several = addresses.len() > 1;
         for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
@@ -150,5 +154,55 @@ impl Dial for TcpDialer {
         deadline: Instant,
     ) -> BoxFuture<'a, io::Result<BackendIo>> {
         Box::pin(async move { self.connect(backend, deadline).await.map(BackendIo::tcp) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Where nobody listens: a port that the system gives to nobody.
+    const NOBODY: &str = "127.0.0.1:1";
+
+    /// A socket that listens and takes nobody any more, so that the system leaves connects to it unanswered; and what fills it.
+    async fn unanswering() -> (socket2::Socket, Vec<TcpStream>) {
+        let listener = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        listener.bind(&anywhere.into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut fillers = Vec::new();
+        let moment = Duration::from_millis(300);
+        while let Ok(connected) = tokio::time::timeout(moment, TcpStream::connect(address)).await {
+            fillers.push(connected.unwrap());
+        }
+        (listener, fillers)
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_costs_its_share_of_the_time_and_the_next_is_tried() {
+        let (silent, _fillers) = unanswering().await;
+        let silent = silent.local_addr().unwrap().as_socket().unwrap();
+        let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [silent, NOBODY.parse().unwrap(), good.local_addr().unwrap()];
+        let (began, limit) = (Instant::now(), Duration::from_secs(6));
+        let socket = TcpDialer::new()
+            .connect_to_any(&addresses, began + limit)
+            .await
+            .unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), addresses[2]);
+        assert!(began.elapsed() >= limit / 3, "a third was the first one's");
+    }
+
+    #[tokio::test]
+    async fn if_none_of_several_can_be_connected_to_the_last_is_named() {
+        let addresses = [NOBODY.parse().unwrap(), "127.0.0.2:1".parse().unwrap()];
+        let error = TcpDialer::new()
+            .connect_to_any(&addresses, Instant::now() + PATIENCE)
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(error.to_string().starts_with("127.0.0.2:1: "), "{error}");
     }
 }

@@ -42,8 +42,7 @@ pub(super) struct Inner {
     pub(super) planner: Mutex<Planner>,
     pub(super) breaker: Arc<Breaker<Turned>>,
     pub(super) company: OnceLock<Weak<dyn Company>>,
-    /// Requests that have a connection or wait for one.
-    pub(super) in_flight: AtomicU64,
+    pub(super) traffic: Traffic,
     pub(super) streak: Streak,
     /// When the backend last failed, if it has not been found well since: nanoseconds since `began`, from 1 on. 0: it has not.
     failed_at: AtomicU64,
@@ -57,6 +56,8 @@ pub(super) struct Inner {
     pub(super) keeper: mpsc::UnboundedSender<Message>,
     /// Rouses the keeper: somebody waits with an earlier deadline, or may make the pool grow.
     pub(super) nudge: Arc<Notify>,
+    /// Every slot is taken, so that nobody who waits can make the pool grow.
+    pub(super) full: AtomicBool,
     /// Somebody waits although the backend has failed: it is to be tried, not waited for.
     pub(super) wanted_anyway: AtomicBool,
     /// Set when the last connection is gone after a shutdown.
@@ -64,11 +65,19 @@ pub(super) struct Inner {
     began: Instant,
 }
 
-/// The counters behind [`Totals`] and the status.
+/// What every request changes. On cache lines of its own, away from what every request only reads.
 #[derive(Default)]
-pub(super) struct Counters {
+#[repr(align(128))]
+pub(super) struct Traffic {
+    /// Requests that have a connection or wait for one.
+    pub(super) in_flight: AtomicU64,
     pub(super) handled: AtomicU64,
     pub(super) failed: AtomicU64,
+}
+
+/// The counters behind [`Totals`].
+#[derive(Default)]
+pub(super) struct Counters {
     pub(super) opened: AtomicU64,
     pub(super) dials_failed: AtomicU64,
     pub(super) expired: AtomicU64,
@@ -172,7 +181,7 @@ impl Inner {
             planner: Mutex::new(parts.planner),
             breaker: Arc::new(parts.breaker),
             company: OnceLock::new(),
-            in_flight: AtomicU64::new(0),
+            traffic: Traffic::default(),
             streak: Streak::new(options.failure_threshold),
             failed_at: AtomicU64::new(0),
             capacity: AtomicU32::new(0),
@@ -182,6 +191,7 @@ impl Inner {
             checked: (0..options.max_size).map(|_| AtomicBool::new(false)).collect(),
             keeper: parts.keeper,
             nudge: parts.nudge,
+            full: AtomicBool::new(false),
             wanted_anyway: AtomicBool::new(false),
             drained: watch::Sender::new(false),
             began: now(),
@@ -201,7 +211,7 @@ impl Inner {
             self.capacity.load(Ordering::Relaxed)
         };
         let load = Load {
-            in_flight: self.in_flight.load(Ordering::Relaxed),
+            in_flight: self.traffic.in_flight.load(Ordering::Relaxed),
             weight: self.weight(),
             capacity: u64::from(capacity),
         };
@@ -212,7 +222,8 @@ impl Inner {
     #[inline]
     pub(super) fn count_in(&self, seen: u64) -> bool {
         let next = seen.saturating_add(1);
-        self.in_flight
+        self.traffic
+            .in_flight
             .compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
@@ -322,9 +333,9 @@ impl Inner {
         let short = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         BackendStatus {
             address: self.address.clone().with_weight(self.weight()),
-            in_flight: read(&self.in_flight),
-            handled: read(&self.counters.handled),
-            failed: read(&self.counters.failed),
+            in_flight: read(&self.traffic.in_flight),
+            handled: read(&self.traffic.handled),
+            failed: read(&self.traffic.failed),
             max_size: self.options.max_size,
             idle: short(stats.idle),
             in_use: short(stats.leased + stats.settling),

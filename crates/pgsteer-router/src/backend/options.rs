@@ -35,7 +35,8 @@ pub struct BackendOptions {
     /// is opened, so that those opened together do not end together. Default 0.1; from 0 to 0.9.
     pub lifetime_jitter: f64,
     /// Whether idle connections are pinged: an empty frame is sent and one is expected back. Default on. A backend that does
-    /// not answer empty frames needs it off.
+    /// not answer empty frames needs it off. While it is on, a backend that has failed must also answer a ping before it gets
+    /// requests again; else it is enough that it can be dialled.
     pub enable_health_check: bool,
     /// A connection that was neither used nor pinged for so long is pinged, a few at a time. Default 10 s; from 1 ms to 24 h.
     pub health_check_interval: Duration,

@@ -257,9 +257,11 @@ impl Keeper {
     fn carry_out(&mut self) {
         loop {
             let action = self.pool.planner().next_action();
-            let Some(action) = action else { return };
+            let Some(action) = action else { break };
             self.act(action);
         }
+        let is_full = !self.pool.planner().has_empty_slot();
+        self.pool.full.store(is_full, Ordering::Relaxed);
     }
 }
 

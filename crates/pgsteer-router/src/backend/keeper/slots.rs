@@ -1,6 +1,7 @@
 //! The slots in the keeper's hands.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pgsteer_core::pool::Lease;
 use tokio::task::AbortHandle;
@@ -65,6 +66,7 @@ impl Keeper {
     /// The slot's connection is gone, socket and all.
     pub(super) fn emptied(&mut self, slot: u32) {
         drop(self.take_connection(slot));
+        self.pool.full.store(false, Ordering::Relaxed);
         let kept = self.kept(slot);
         kept.epoch += 1;
         kept.watch = None;
