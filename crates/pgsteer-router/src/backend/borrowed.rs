@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use pgsteer_core::pool::Lease;
 
 use super::address::BackendAddress;
-use super::inner::{Counters, Inner};
+use super::counters::Counters;
+use super::inner::Inner;
 use super::io::BackendIo;
 use super::keeper::{Back, Message};
 

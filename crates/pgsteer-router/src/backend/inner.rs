@@ -5,17 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use pgsteer_core::balance::{Candidate, Load, Streak};
-use pgsteer_core::breaker::{Breaker, Event, Surroundings};
+use pgsteer_core::breaker::Breaker;
 use pgsteer_core::pool::planner::{Planner, PoolView};
 use pgsteer_core::pool::{self, Lease, Slots, Take};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::address::BackendAddress;
 use super::connection::Connection;
+use super::counters::{Counters, Traffic};
 use super::dial::Dial;
 use super::keeper::{Back, Message};
 use super::options::BackendOptions;
-use super::status::{BackendStatus, LastError, Totals};
+use super::status::{BackendStatus, LastError};
 
 /// Why a wait was ended before its time: what the last dial failed with.
 pub(super) type Turned = Arc<str>;
@@ -65,54 +66,6 @@ pub(super) struct Inner {
     began: Instant,
 }
 
-/// What every request changes. On cache lines of its own, away from what every request only reads.
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct Traffic {
-    /// Requests that have a connection or wait for one.
-    pub(super) in_flight: AtomicU64,
-    pub(super) handled: AtomicU64,
-    pub(super) failed: AtomicU64,
-}
-
-/// The counters behind [`Totals`].
-#[derive(Default)]
-pub(super) struct Counters {
-    pub(super) opened: AtomicU64,
-    pub(super) dials_failed: AtomicU64,
-    pub(super) expired: AtomicU64,
-    pub(super) idle_closed: AtomicU64,
-    pub(super) lost: AtomicU64,
-    pub(super) discarded: AtomicU64,
-    pub(super) pings: AtomicU64,
-    pub(super) pings_failed: AtomicU64,
-    pub(super) timeouts: AtomicU64,
-    pub(super) left_out: AtomicU64,
-}
-
-impl Counters {
-    #[inline]
-    pub(super) fn add(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn totals(&self) -> Totals {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Totals {
-            opened: read(&self.opened),
-            dials_failed: read(&self.dials_failed),
-            expired: read(&self.expired),
-            idle_closed: read(&self.idle_closed),
-            lost: read(&self.lost),
-            discarded: read(&self.discarded),
-            pings: read(&self.pings),
-            pings_failed: read(&self.pings_failed),
-            timeouts: read(&self.timeouts),
-            left_out: read(&self.left_out),
-        }
-    }
-}
-
 /// The slots' way to the keeper: on whatever thread, by message.
 pub(super) struct ToKeeper {
     pub(super) messages: mpsc::UnboundedSender<Message>,
@@ -127,33 +80,6 @@ impl pool::Keeper for ToKeeper {
 
     fn due(&self, _at: Instant) {
         self.nudge.notify_one();
-    }
-}
-
-/// What a breaker has of the world.
-pub(super) struct Outside(pub(super) BackendAddress);
-
-impl Surroundings<Turned> for Outside {
-    fn now(&self) -> Instant {
-        now()
-    }
-
-    fn draw(&self) -> u64 {
-        fastrand::u64(..)
-    }
-
-    fn tell(&self, event: &Event<Turned>) {
-        let backend = &self.0;
-        match event {
-            Event::Opened(opened) if opened.is_news() => {
-                tracing::warn!(target: "pgsteer::router", %backend, window = ?opened.window,
-                    "the circuit breaker is open: {}", opened.last_error);
-            }
-            Event::Closed(closed) => {
-                tracing::info!(target: "pgsteer::router", %backend, outage = ?closed.outage, "the circuit breaker is closed");
-            }
-            other => tracing::debug!(target: "pgsteer::router", %backend, "{other:?}"),
-        }
     }
 }
 

@@ -12,11 +12,13 @@ use tokio::time::{Instant, timeout};
 
 use super::address::BackendAddress;
 use super::borrowed::Borrowed;
+use super::counters::Counters;
 use super::dial::Dial;
 use super::error::{BorrowError, Unavailable};
-use super::inner::{Counters, Inner, Outside, Parts, ToKeeper, Turned, now};
+use super::inner::{Inner, Parts, ToKeeper, Turned, now};
 use super::keeper::{Keeper, Message};
 use super::options::{BackendOptions, BreakerOptions, LONGEST, OptionError};
+use super::outside::Outside;
 use super::status::{BackendStatus, Closed};
 
 /// A backend's warm connections. Cheap to clone; when the last clone is dropped the pool ends as with

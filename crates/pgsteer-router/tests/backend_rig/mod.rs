@@ -5,6 +5,9 @@
     reason = "each test file uses its own part of the rig"
 )]
 
+pub mod failing;
+pub mod sets;
+
 use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
@@ -14,7 +17,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use pgsteer_router::backend::{
-    BackendAddress, BackendIo, BackendOptions, BackendPool, BackendSet, BackendStatus, BoxFuture, Dial,
+    BackendAddress, BackendIo, BackendOptions, BackendPool, BackendSet, BackendStatus, Borrowed, BoxFuture,
+    Dial,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::watch;
@@ -382,4 +386,13 @@ pub fn start_set(world: &World, backends: &[(&Arc<Backend>, BackendOptions)]) ->
 /// Idle, in use, opening and closing.
 pub fn sizes(status: &BackendStatus) -> [u32; 4] {
     [status.idle, status.in_use, status.opening, status.closing]
+}
+
+/// So many connections, all held.
+pub async fn borrow_all(pool: &BackendPool, count: usize) -> Vec<Borrowed> {
+    let mut borrowed = Vec::new();
+    for _ in 0..count {
+        borrowed.push(pool.borrow().await.expect("there is room"));
+    }
+    borrowed
 }

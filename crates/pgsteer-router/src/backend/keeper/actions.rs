@@ -6,8 +6,8 @@ use pgsteer_core::pool::planner::{Action, CloseReason};
 
 use super::Keeper;
 use crate::backend::borrowed::Borrowed;
+use crate::backend::counters::Counters;
 use crate::backend::farewell;
-use crate::backend::inner::Counters;
 use crate::backend::opener::{self, Manner};
 
 impl Keeper {

@@ -6,7 +6,8 @@ use pgsteer_core::pool::planner::{OpenFailure, ReturnReason};
 use super::{Back, Fresh, Keeper, Message};
 use crate::backend::checkout::NotFresh;
 use crate::backend::connection::{Connection, Restless};
-use crate::backend::inner::{Counters, Turned, now};
+use crate::backend::counters::Counters;
+use crate::backend::inner::{Turned, now};
 
 impl Keeper {
     pub(super) fn heard(&mut self, message: Message) {
@@ -156,7 +157,7 @@ impl Keeper {
     }
 
     /// A slot has come with its connection, which may be closed, retired or well.
-    fn examine(&mut self, slot: u32) {
+    pub(super) fn examine(&mut self, slot: u32) {
         let Some(mut connection) = self.take_connection(slot) else {
             self.emptied(slot);
             return self.report(|planner, pool, now| planner.died(slot, true, pool, now));

@@ -9,7 +9,8 @@ use pgsteer_core::pool::planner::ReturnReason;
 
 use super::{Keeper, Message};
 use crate::backend::connection::Connection;
-use crate::backend::inner::{Counters, Inner, now};
+use crate::backend::counters::Counters;
+use crate::backend::inner::{Inner, now};
 use crate::backend::ping::ping;
 
 impl Keeper {
@@ -27,6 +28,16 @@ impl Keeper {
             self.own(lease);
             let epoch = self.kept(slot).epoch;
             if let Some(connection) = self.take_connection(slot) {
+                if !connection.take_up() {
+                    // Something has come on it already, of which the keeper is going to hear.
+                    self.put_connection(slot, connection);
+                    self.pool.checked[slot as usize].store(false, Ordering::Release);
+                    if let Some(checks) = &mut self.checks {
+                        checks.claim_failed(slot, now);
+                    }
+                    self.examine(slot);
+                    continue;
+                }
                 let report = Report {
                     connection: Some(Box::new(connection)),
                     result: Err(io::Error::other("the health check was given up")),

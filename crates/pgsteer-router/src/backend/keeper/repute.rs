@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use pgsteer_core::balance::Service;
 
 use super::Keeper;
-use crate::backend::inner::{Counters, now};
+use crate::backend::counters::Counters;
+use crate::backend::inner::now;
 
 /// The least time between two dials of a failed backend, however many requests want it tried.
 const LEAST_REST: Duration = Duration::from_millis(100);

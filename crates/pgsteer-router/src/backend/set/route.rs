@@ -9,8 +9,9 @@ use tokio::time::{Duration, Instant};
 use super::{BackendSet, Routed, Shared};
 use crate::backend::address::BackendAddress;
 use crate::backend::borrowed::Borrowed;
+use crate::backend::counters::Counters;
 use crate::backend::error::{BorrowError, Unavailable};
-use crate::backend::inner::{Counters, Inner};
+use crate::backend::inner::Inner;
 use crate::backend::pool::BackendPool;
 
 /// How often a choice is made again because somebody was faster with the chosen one.
