@@ -29,7 +29,7 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     };
     let mut page = on_what();
     let mut outcomes = Vec::new();
-    for servers in &options.servers {
+    for (servers, resolve) in options.runs() {
         let site: Arc<dyn Site> = match servers {
             Servers::Ha => Arc::new(Ha::start()),
             Servers::Universe => Arc::new(Many::start()),
@@ -40,8 +40,9 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
             time: Some(options.time),
             longest: LONGEST,
             tasks: TASKS,
+            resolve: Some(resolve),
         };
-        eprintln!("{}, seed {}", site.name(), plan.seed);
+        eprintln!("{}, resolve_commit {resolve}, seed {}", site.name(), plan.seed);
         let outcome = two_workers().block_on(run::run(site, plan));
         eprint!("{outcome}{}", outcome.wrong());
         outcomes.push(outcome);

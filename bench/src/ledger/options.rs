@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub const USAGE: &str = "\
-usage: pgsteer-bench ledger [--minutes N] [--seed N] [--servers ha,universe] [--out FILE]
+usage: pgsteer-bench ledger [--minutes N] [--seed N] [--servers ha,universe] [--resolve off,on]
+                            [--out FILE]
   --minutes  how long each run is; 3 unless told otherwise
   --seed     what faults and transfers are drawn from; a new one unless told otherwise, and printed
   --servers  ha is a primary with two standbys, universe three servers that share nothing; both unless told otherwise
+  --resolve  resolve_commit; a run with each unless told otherwise
   --out      also writes the figures into this file, between its lines `<!-- measured: begin -->` and
              `<!-- measured: end -->`";
 
@@ -22,6 +24,7 @@ pub struct Options {
     pub time: Duration,
     pub seed: u64,
     pub servers: Vec<Servers>,
+    pub resolve: Vec<bool>,
     pub out: Option<PathBuf>,
 }
 
@@ -31,6 +34,7 @@ impl Options {
             time: Duration::from_secs(180),
             seed: fastrand::u64(..),
             servers: vec![Servers::Ha, Servers::Universe],
+            resolve: vec![false, true],
             out: None,
         };
         while let Some(argument) = arguments.next() {
@@ -43,11 +47,20 @@ impl Options {
                 "--minutes" => options.time = minutes(&value()?)?,
                 "--seed" => options.seed = number(&value()?)?,
                 "--servers" => options.servers = servers(&value()?)?,
+                "--resolve" => options.resolve = resolve(&value()?)?,
                 "--out" => options.out = Some(value()?.into()),
                 _ => return Err(format!("there is no option {argument}")),
             }
         }
         Ok(options)
+    }
+
+    /// The runs to be made: on which servers, and whether `resolve_commit` is on.
+    pub fn runs(&self) -> Vec<(Servers, bool)> {
+        let servers = self.servers.iter();
+        servers
+            .flat_map(|servers| self.resolve.iter().map(|resolve| (*servers, *resolve)))
+            .collect()
     }
 
     /// What has to be said to draw the same once more.
@@ -71,6 +84,15 @@ fn minutes(text: &str) -> Result<Duration, String> {
 
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text} is no whole number"))
+}
+
+fn resolve(list: &str) -> Result<Vec<bool>, String> {
+    let resolve = |word: &str| match word {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("resolve_commit is on or off, not {word}")),
+    };
+    list.split(',').map(resolve).collect()
 }
 
 fn servers(list: &str) -> Result<Vec<Servers>, String> {

@@ -28,6 +28,7 @@ async fn each_once_and_another(site: impl Site + 'static, faults: &[Fault]) {
         time: None,
         longest: Duration::from_millis(600),
         tasks: 32,
+        resolve: None,
     };
     check(&run(Arc::new(site), plan).await);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pgsteer::{Attempt, AttemptEnd, Error, Pool, TransactionOptions};
+use pgsteer::{Attempt, AttemptEnd, CommitDoubt, Error, Pool, TransactionOptions};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
@@ -24,16 +24,19 @@ pub(crate) struct Desk {
     closed: AtomicBool,
     done: AtomicU64,
     book: Mutex<Book>,
+    /// Whether `resolve_commit` is on; `None` for now and then.
+    resolve: Option<bool>,
     attempts: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Desk {
-    pub(crate) fn open() -> Arc<Self> {
+    pub(crate) fn open(resolve: Option<bool>) -> Arc<Self> {
         Arc::new(Desk {
             next: AtomicI64::new(1),
             closed: AtomicBool::new(false),
             done: AtomicU64::new(0),
             book: Mutex::default(),
+            resolve,
             attempts: Mutex::default(),
         })
     }
@@ -87,9 +90,13 @@ async fn work(desk: Arc<Desk>, pool: Pool, mut random: fastrand::Rng) {
         let id = desk.next.fetch_add(1, Ordering::SeqCst);
         let transfer = Transfer::draw(id, &mut random);
         let trail = Arc::new(Mutex::new(String::new()));
-        let options = options(&transfer, &desk, &trail, &mut random);
+        let resolve = desk.resolve.unwrap_or_else(|| random.bool());
+        let options = options(&transfer, &desk, &trail, &mut random).resolve_commit(resolve);
         let patience = Patience::draw(&transfer, &mut random);
-        let told = patience.tell(&pool, transfer, options).await;
+        let told = match patience.tell(&pool, transfer, options).await {
+            Told::Unknown(why) if resolve && why == NOT_ASKED => Told::Unknown(to_be_settled(&why)),
+            told => told,
+        };
         let rest = match &told {
             Told::NotDone(why) if why == CIRCUIT_OPEN => 50,
             Told::NotDone(_) => 5,
@@ -247,10 +254,41 @@ fn tell_trail(trail: &mut String, attempt: &Attempt) {
 fn told(result: Result<(), Error>) -> Told {
     match result {
         Ok(()) => Told::Done,
-        Err(Error::CommitOutcomeUnknown(unknown)) => Told::Unknown(unknown.lost.clone()),
+        Err(Error::CommitOutcomeUnknown(unknown)) => Told::Unknown(doubt(unknown.doubt.as_ref())),
         Err(error) => Told::NotDone(kind(&error)),
     }
 }
+
+/// Why nobody knows of a commit, in a few words.
+fn doubt(doubt: Option<&CommitDoubt>) -> String {
+    let words = match doubt {
+        None => NOT_ASKED,
+        Some(CommitDoubt::MayBeAnother) => "the server crashed",
+        Some(CommitDoubt::OtherTimeline { .. }) => "another timeline",
+        Some(CommitDoubt::InRecovery) => "in recovery",
+        Some(CommitDoubt::InProgress) => "in progress for too long",
+        Some(CommitDoubt::NoAnswer(_)) => "no answer in time",
+        Some(CommitDoubt::NotMarked(_)) => "not asked before COMMIT",
+        Some(CommitDoubt::Unconfirmed) => "no standby has confirmed it",
+        Some(other) => return to_be_settled(&other.to_string()),
+    };
+    words.to_owned()
+}
+
+/// It was not asked what became of it.
+const NOT_ASKED: &str = "not asked";
+
+/// Of a doubt that no fault here gives a reason for.
+fn to_be_settled(doubt: &str) -> String {
+    format!("{TO_BE_SETTLED}{doubt}")
+}
+
+/// What such doubts begin with.
+pub(crate) const TO_BE_SETTLED: &str = "no reason for doubt, but ";
+
+/// Attempts that ended so were settled.
+pub(crate) const FOUND_COMMITTED: &str = "found committed";
+pub(crate) const FOUND_ABORTED: &str = "found aborted";
 
 /// Nobody is let through for a while.
 const CIRCUIT_OPEN: &str = "circuit open";
@@ -262,6 +300,7 @@ fn kind(error: &Error) -> String {
         Error::Connect(_) | Error::NoFit(_) | Error::NoServer | Error::NoNode(_) => "no host",
         Error::CircuitOpen { .. } => CIRCUIT_OPEN,
         Error::ConnectionLost(_) => "connection lost before COMMIT",
+        Error::CommitAborted(_) => "COMMIT lost, and found aborted",
         Error::TransactionAborted { .. } => "COMMIT answered with ROLLBACK",
         Error::TransactionTimeout(_) => "attempt_timeout",
         Error::Rollback(_) => "rolled back as asked",
@@ -288,6 +327,8 @@ fn words(end: AttemptEnd) -> &'static str {
         AttemptEnd::Aborted => "aborted",
         AttemptEnd::EndedInside => "ended inside",
         AttemptEnd::OutcomeUnknown => "unknown",
+        AttemptEnd::FoundCommitted => FOUND_COMMITTED,
+        AttemptEnd::FoundAborted => FOUND_ABORTED,
         _ => "other",
     }
 }

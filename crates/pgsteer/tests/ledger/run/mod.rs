@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     /// The longest that something stays broken.
     pub(crate) longest: Duration,
     pub(crate) tasks: usize,
+    /// Whether `resolve_commit` is on; `None` for now and then.
+    pub(crate) resolve: Option<bool>,
 }
 
 /// Makes the run. Blocks the thread; the callers work on the runtime it is called from.
@@ -54,14 +56,17 @@ pub(crate) async fn run(site: Arc<dyn Site>, plan: Plan) -> Outcome {
     let pools: Vec<Pool> = PROTECTIONS
         .iter()
         .map(|protection| {
-            let config: Config = format!("{}&pool_size=8{protection}", site.url())
-                .parse()
-                .expect("a configuration that is good");
+            let config: Config = format!(
+                "{}&pool_size=8&resolve_commit_timeout=20s{protection}",
+                site.url()
+            )
+            .parse()
+            .expect("a configuration that is good");
             Pool::start(config).expect("a pool that starts")
         })
         .collect();
     let started = Instant::now();
-    let desk = Desk::open();
+    let desk = Desk::open(plan.resolve);
     let callers = callers::call(&desk, &pools, plan.tasks, plan.seed);
     let faults = tokio::task::spawn_blocking({
         let (site, desk, plan) = (Arc::clone(&site), Arc::clone(&desk), plan.clone());
@@ -93,6 +98,7 @@ pub(crate) async fn run(site: Arc<dyn Site>, plan: Plan) -> Outcome {
         wrong_sums,
         faults,
         attempts: desk.attempts(),
+        resolve: plan.resolve,
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use super::book::{Either, Judgement};
+use super::callers::{FOUND_ABORTED, FOUND_COMMITTED, TO_BE_SETTLED};
 
 /// What a run came to.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Outcome {
     pub(crate) wrong_sums: Vec<String>,
     /// What was done to the servers, and how often.
     pub(crate) faults: BTreeMap<&'static str, u64>,
+    /// Whether `resolve_commit` was on; `None` for now and then.
+    pub(crate) resolve: Option<bool>,
     /// How attempts have ended.
     pub(crate) attempts: BTreeMap<&'static str, u64>,
 }
@@ -37,6 +40,11 @@ impl Outcome {
         for sums in &self.wrong_sums {
             let _ = writeln!(text, "{sums}");
         }
+        for (why, either) in &self.judgement.unknown {
+            if why.starts_with(TO_BE_SETTLED) {
+                let _ = writeln!(text, "nobody knows of {} commits: {why}", all(*either));
+            }
+        }
         text
     }
 
@@ -44,6 +52,7 @@ impl Outcome {
     pub(crate) fn table(outcomes: &[Outcome]) -> String {
         let head = [
             "servers",
+            "`resolve_commit`",
             "seed",
             "seconds",
             "transfers",
@@ -51,6 +60,7 @@ impl Outcome {
             "told `Ok`",
             "told an error",
             "dropped",
+            "settled",
             "nobody knows",
             "**told what is not true**",
             "sums wrong",
@@ -75,6 +85,7 @@ impl Outcome {
         let either = |what: Either| format!("{}, {} of them done", all(what), what.there);
         vec![
             self.site.to_owned(),
+            self.resolve().to_owned(),
             self.seed.to_string(),
             self.took.as_secs().to_string(),
             begun.to_string(),
@@ -82,20 +93,37 @@ impl Outcome {
             done.to_string(),
             failed.to_string(),
             either(*dropped),
+            (self.ended(FOUND_COMMITTED) + self.ended(FOUND_ABORTED)).to_string(),
             either(unknown),
             format!("**{}**", wrong.len()),
             self.wrong_sums.len().to_string(),
         ]
     }
 
+    fn resolve(&self) -> &'static str {
+        match self.resolve {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => "now and then",
+        }
+    }
+
+    /// Attempts that ended so.
+    fn ended(&self, how: &str) -> u64 {
+        self.attempts.get(how).copied().unwrap_or(0)
+    }
+
     /// By kinds, the most frequent first.
     pub(crate) fn details(&self) -> String {
         let not_done = &self.judgement.not_done;
         let errors = not_done.iter().map(|(kind, count)| (kind.as_str(), *count));
-        let mut text = format!("\n{}:\n\n", self.site);
+        let unknown = &self.judgement.unknown;
+        let unknown = unknown.iter().map(|(why, either)| (why.as_str(), all(*either)));
+        let mut text = format!("\n{}, `resolve_commit` {}:\n\n", self.site, self.resolve());
         let faults = self.faults.iter().map(|(kind, count)| (*kind, *count));
         let _ = writeln!(text, "- faults: {}", list(faults.collect()));
         let _ = writeln!(text, "- errors: {}", list(errors.collect()));
+        let _ = writeln!(text, "- nobody knows: {}", list(unknown.collect()));
         let attempts = self.attempts.iter().map(|(kind, count)| (*kind, *count));
         let _ = writeln!(text, "- attempts: {}", list(attempts.collect()));
         text

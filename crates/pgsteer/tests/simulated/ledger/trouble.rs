@@ -75,7 +75,13 @@ fn script(random: &mut fastrand::Rng) -> Script {
         _ if statement == "commit" => Effect::Raw(unconfirmed()),
         _ => Effect::Delay(millis(random.u64(1..2000))),
     };
-    Script::on(statement, effect).once()
+    // INSERT has values; the others are the whole statement.
+    let script = if statement == "insert" {
+        Script::on
+    } else {
+        Script::at
+    };
+    script(statement, effect).once()
 }
 
 /// The answer to a COMMIT whose wait for a standby was cancelled.
