@@ -79,13 +79,13 @@ impl Fault {
             Fault::Blackhole => "blackhole",
             Fault::Outage => "kill -9 of all servers",
             Fault::StandbysLost => "standbys lost for a while",
-            Fault::PromoteAfterKill => "promotion after kill -9, rejoin",
-            Fault::PromoteAfterStop => "promotion after a fast stop, rejoin",
-            Fault::PromoteBesideFrozen => "promotion beside a frozen primary, rejoin",
-            Fault::PromoteBesideCutOff => "promotion beside a primary cut off, rejoin",
-            Fault::PromoteBesideLiving => "promotion beside a living primary, rejoin",
-            Fault::PromoteAfterCancel => "promotion without commits whose wait was cancelled, rejoin",
-            Fault::PromoteAfterCrash => "promotion without commits that a crash recovered, rejoin",
+            Fault::PromoteAfterKill => "promotion after kill -9 with rejoin",
+            Fault::PromoteAfterStop => "promotion after a fast stop with rejoin",
+            Fault::PromoteBesideFrozen => "promotion beside a frozen primary with rejoin",
+            Fault::PromoteBesideCutOff => "promotion beside a primary cut off with rejoin",
+            Fault::PromoteBesideLiving => "promotion beside a living primary with rejoin",
+            Fault::PromoteAfterCancel => "promotion without commits whose wait was cancelled with rejoin",
+            Fault::PromoteAfterCrash => "promotion without commits that a crash recovered with rejoin",
         }
     }
 }

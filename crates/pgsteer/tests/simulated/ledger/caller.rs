@@ -181,6 +181,7 @@ fn options(trail: &Arc<Mutex<String>>, random: &mut fastrand::Rng) -> Transactio
     let trail = trail.clone();
     let options = TransactionOptions::new()
         .attempts(random.u32(1..=5))
+        .resolve_commit(random.bool())
         .checkout_timeout(millis(random.u64(100..5000)))
         .on_attempt(move |attempt| {
             let end = format!("; {} on {}: {:?}", attempt.number, attempt.host, attempt.end);
