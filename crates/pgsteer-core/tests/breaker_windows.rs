@@ -218,6 +218,21 @@ fn a_number_out_of_its_range_is_refused_by_its_name_with_what_is_allowed() {
         ),
         (
             BreakerOptions {
+                cap: SECOND - MS,
+                ..exact()
+            },
+            "option breaker_cap cannot be `999ms`: it takes a duration from breaker_base to 24 h",
+        ),
+        (
+            BreakerOptions {
+                base: 2 * SECOND,
+                cap: SECOND - MS,
+                ..exact()
+            },
+            "option breaker_base cannot be `2s`: it takes a duration from 1 ms to breaker_cap",
+        ),
+        (
+            BreakerOptions {
                 cap: day + MS,
                 ..exact()
             },

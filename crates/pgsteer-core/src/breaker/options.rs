@@ -83,6 +83,10 @@ impl BreakerOptions {
         if !(SHORTEST..=LONGEST).contains(&self.cap) {
             return refuse("breaker_cap", &self.cap, "a duration from 1 ms to 24 h");
         }
+        if self.cap < self.base && self.base == Self::DEFAULT.base {
+            // It is the cap that somebody has chosen.
+            return refuse("breaker_cap", &self.cap, "a duration from breaker_base to 24 h");
+        }
         if !(SHORTEST..=self.cap).contains(&self.base) {
             return refuse("breaker_base", &self.base, "a duration from 1 ms to breaker_cap");
         }

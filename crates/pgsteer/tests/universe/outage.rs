@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pgsteer::health::State;
-use pgsteer::{BreakerStatus, Error, Pool};
+use pgsteer::{BreakerStatus, Cluster, Error, Pool};
 use pgsteer_testkit::Universe;
 use tokio::task::JoinSet;
 
@@ -139,4 +139,87 @@ async fn a_frozen_only_server_opens_it_after_five_attempts_of_full_length_and_ch
     universe.server(0).thaw();
     becomes(true, || pool.status().idle == 1).await;
     assert_eq!(breaker(&pool).state, State::Closed);
+}
+
+/// A cluster on these servers in their order.
+fn in_order(universe: &Universe, options: &str) -> Cluster {
+    crate::rig::cluster(
+        universe,
+        &format!("load_balance=false&breaker_jitter=0&{options}"),
+    )
+}
+
+/// Covers: B-09
+#[tokio::test(flavor = "multi_thread")]
+async fn one_stopped_server_of_three_never_opens_it() {
+    let universe = rig(Universe::builder().servers(3).configure_all(|spec| spec.plain())).await;
+    let cluster = in_order(
+        &universe,
+        "breaker_threshold=1&failed_host_reconnect_delay_secs=0",
+    );
+    universe.server(0).stop_immediate();
+    for _ in 0..100 {
+        cluster.connect().await.expect("two servers work");
+        let now = cluster.breaker().unwrap();
+        assert_eq!((now.state, now.outages), (State::Closed, 0));
+    }
+}
+
+/// Covers: B-10
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_refuse_the_login_never_open_it() {
+    let universe = rig(Universe::builder().servers(2).configure_all(|spec| spec.plain())).await;
+    for wrong in ["password=wrong", "dbname=nowhere", "user=nobody"] {
+        let cluster = in_order(&universe, &format!("breaker_threshold=1&{wrong}"));
+        for _ in 0..20 {
+            let error = cluster.connect().await.unwrap_err();
+            assert!(matches!(error, Error::Login(_)), "{wrong}: {error}");
+            let now = cluster.breaker().unwrap();
+            assert_eq!((now.state, now.streak), (State::Closed, 0), "{wrong}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_that_finds_a_server_back_closes_it_long_before_its_window_is_over() {
+    let universe = rig(Universe::builder().servers(2).configure_all(|spec| spec.plain())).await;
+    let options = "pool_size=2&load_balance=false&breaker_threshold=2&breaker_base=24h&breaker_cap=24h\
+                   &failed_host_reconnect_delay_secs=0&yb_servers_refresh_interval=1";
+    let pool = full_pool(&universe, options).await;
+    let reads = pool
+        .with_target(pgsteer::TargetSessionAttrs::PreferStandby)
+        .unwrap();
+    reads.ready(2, LIMIT).await.unwrap();
+    for server in universe.servers() {
+        server.stop_immediate();
+    }
+    becomes(State::Open, || breaker(&pool).state).await;
+    for pool in [&pool, &reads] {
+        becomes(true, || {
+            pool.status().size > 0 && pool.status().by_host.is_empty()
+        })
+        .await;
+        let error = pool.get().await.unwrap_err();
+        assert!(matches!(error, Error::CircuitOpen { .. }), "{error}");
+    }
+    universe.server(1).start();
+    pool.ready(2, LIMIT).await.unwrap();
+    reads.ready(2, LIMIT).await.unwrap();
+    assert_eq!(breaker(&reads).state, State::Closed);
+}
+
+/// Covers: B-17
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_threshold_of_zero_callers_of_stopped_servers_get_the_real_error_each_time() {
+    let universe = rig(Universe::builder().servers(1).configure_all(|spec| spec.plain())).await;
+    let options = "pool_size=1&load_balance=false&breaker_threshold=0";
+    let pool = full_pool(&universe, options).await;
+    universe.server(0).stop_immediate();
+    becomes(true, || pool.status().by_host.is_empty()).await;
+    for _ in 0..8 {
+        let error = pool.get().await.unwrap_err();
+        assert!(matches!(error, Error::Connect(_)), "{error}");
+    }
+    assert!(pool.status().breaker.is_none());
+    assert_eq!(pool.status().totals.circuit_open, 0);
 }
