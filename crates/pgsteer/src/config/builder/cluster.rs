@@ -78,7 +78,9 @@ impl Config {
     /// While it is so, checkouts that no open connection can serve fail at once with
     /// [`Error::CircuitOpen`](crate::Error::CircuitOpen). A pass in which any host answers, if only to refuse the login,
     /// counts neither way, nor does one in which the load-balance mode left hosts out. A refresh that finds a server, and any
-    /// answer to the one pass, ends it early. All pools on a cluster share its breaker.
+    /// answer to the one pass or to a refresh, ends it early. All pools on a cluster share its breaker. Its changes are
+    /// logged with the target `pgsteer::breaker`: the windows whose number is a power of two as warnings, the end as
+    /// information, the rest for debugging.
     #[must_use]
     pub fn breaker_threshold(mut self, passes: u32) -> Self {
         self.breaker_threshold = passes;
