@@ -84,6 +84,11 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// The client has a request at work: however long it says nothing meanwhile, it is not idle.
+    pub(crate) fn is_waited_on(&mut self) {
+        self.idle_until = None;
+    }
+
     /// The next request, as soon as enough of it is there. Nothing is lost by not asking to the end.
     pub(crate) fn poll_frame<S: AsyncRead + Unpin>(
         &mut self,

@@ -49,6 +49,7 @@ pub(crate) async fn serve_pipelined<S: AsyncRead + AsyncWrite + Unpin>(
     loop {
         let event = poll_fn(|cx| {
             if let Some(oldest) = queue.front_mut() {
+                incoming.is_waited_on();
                 if let Poll::Ready(answer) = Pin::new(&mut oldest.task).poll(cx) {
                     return Poll::Ready(Event::Answer(answer));
                 }
@@ -75,7 +76,9 @@ pub(crate) async fn serve_pipelined<S: AsyncRead + AsyncWrite + Unpin>(
                 };
                 // A task that panicked has told so by itself.
                 let answer = answer.unwrap_or(Answer::None(Error::BackendRead));
-                match deliver(stream, shared, &incoming.options, &mut writing, answer).await {
+                let delivered = deliver(stream, shared, &incoming.options, &mut writing, answer).await;
+                incoming.is_waited_on();
+                match delivered {
                     Delivered::Answer => outstanding.answered(),
                     Delivered::Error(error) => outstanding.failed(error),
                     Delivered::Lost(error) => {

@@ -161,3 +161,22 @@ async fn a_client_that_goes_takes_its_requests_with_it() {
     let totals = router.totals();
     assert_eq!((totals.requests, totals.ended()), (4, 4));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_for_a_slow_answer_is_not_idle_and_its_idle_time_counts_from_that_answer() {
+    let (manner, _) = sleeper();
+    let options = ServerOptions {
+        client_idle_timeout: Some(Duration::from_secs(1)),
+        ..pipeline(2)
+    };
+    let router = Backends::one(manner).router(options).await;
+    let mut client = connect(&router);
+    let began = Instant::now();
+
+    assert_eq!(ask(&mut client, b"3500").await.as_deref(), Some("3500"));
+    sleep(Duration::from_millis(900)).await;
+    assert_eq!(ask(&mut client, b"0").await.as_deref(), Some("0"));
+
+    assert_eq!(receive(&mut client).await, None);
+    assert_eq!(began.elapsed().as_millis(), 3500 + 900 + 1000);
+}
