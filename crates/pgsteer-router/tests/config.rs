@@ -170,11 +170,29 @@ fn what_is_wrong_is_told_in_one_sentence_that_names_the_option_the_value_and_wha
         (
             "backend = 'nowhere'",
             "router.toml: backend cannot be `nowhere`: it takes HOST:PORT or HOST:PORT:WEIGHT, an IPv6 address in \
-             brackets, each backend once",
+             brackets, each backend once; the port is missing",
+        ),
+        (
+            "backend = 'a:1:0'",
+            "router.toml: backend cannot be `a:1:0`: it takes HOST:PORT or HOST:PORT:WEIGHT, an IPv6 address in \
+             brackets, each backend once; the weight is not a number from 1 to 4294967295",
+        ),
+        (
+            "backend = []",
+            "router.toml: backend cannot be `[]`: it takes HOST:PORT or HOST:PORT:WEIGHT, an IPv6 address in \
+             brackets, each backend once; there is no IPv6 address in the brackets",
         ),
         (
             "backend = ['a:1', 'a:1:2']",
             "router.toml: backend cannot be `a:1:2`: it takes each backend once",
+        ),
+        (
+            "backend = ['db.example:1', 'DB.Example:1']",
+            "router.toml: backend cannot be `DB.Example:1`: it takes each backend once",
+        ),
+        (
+            "backend = ['[::1]:1', '[0:0::0001]:1']",
+            "router.toml: backend cannot be `[0:0::0001]:1`: it takes each backend once",
         ),
         (
             "client-timeout = '0s'",

@@ -28,6 +28,13 @@ pub struct AddressError {
     wrong: &'static str,
 }
 
+impl AddressError {
+    /// What is wrong, without what was given.
+    pub(crate) fn wrong(&self) -> &'static str {
+        self.wrong
+    }
+}
+
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -44,7 +51,7 @@ impl std::error::Error for AddressError {}
 const LONGEST_NAME: usize = 253;
 
 impl BackendAddress {
-    /// A backend of weight 1. `host` is a name or an address without brackets.
+    /// A backend of weight 1. `host` is a name, in whatever case, or an address without brackets, in whatever spelling.
     ///
     /// # Errors
     ///
@@ -62,17 +69,19 @@ impl BackendAddress {
         if host.len() > LONGEST_NAME {
             return refuse("the host is longer than 253 bytes");
         }
-        let is_address = host.parse::<IpAddr>().is_ok();
         let may_be_name =
             |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte) || !byte.is_ascii();
-        if !is_address && !host.bytes().all(may_be_name) {
-            return refuse("the host is neither an address nor a name");
-        }
+        // Written one way, or the same backend could be given twice.
+        let written = match host.parse::<IpAddr>() {
+            Ok(address) => address.to_string(),
+            Err(_) if host.bytes().all(may_be_name) => host.to_ascii_lowercase(),
+            Err(_) => return refuse("the host is neither an address nor a name"),
+        };
         if port == 0 {
             return refuse("the port is 0; it goes from 1 to 65535");
         }
         Ok(BackendAddress {
-            host: HostKey::new(host, port),
+            host: HostKey::new(written, port),
             weight: NonZeroU32::MIN,
         })
     }
@@ -83,7 +92,7 @@ impl BackendAddress {
         BackendAddress { weight, ..self }
     }
 
-    /// The name or address, without brackets.
+    /// The name in lower case, or the address in its shortest spelling, without brackets.
     pub fn host(&self) -> &str {
         self.host.name()
     }

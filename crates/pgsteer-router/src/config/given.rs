@@ -73,7 +73,10 @@ impl Given {
         let source = Source::File(file.to_owned());
         for (name, value) in &table {
             let values = match value {
-                toml::Value::Array(values) if RULES.iter().any(|rule| rule.list && rule.name == name) => {
+                // A list of nothing is no way to ask for the default.
+                toml::Value::Array(values)
+                    if !values.is_empty() && RULES.iter().any(|rule| rule.list && rule.name == name) =>
+                {
                     values.as_slice()
                 }
                 value => std::slice::from_ref(value),

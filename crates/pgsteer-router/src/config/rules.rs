@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Given, LogLevel, values};
+use crate::backend::AddressError;
 
 /// An option.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +45,8 @@ const PLAIN: Rule = Rule {
     set: |_, _| Err(None),
 };
 
+const BACKEND: &str = "HOST:PORT or HOST:PORT:WEIGHT, an IPv6 address in brackets, each backend once";
+
 /// Every option there is, in the order in which help texts list them.
 pub const RULES: &[Rule] = &[
     Rule {
@@ -70,7 +73,7 @@ pub const RULES: &[Rule] = &[
         name: "backend",
         value: "HOST:PORT[:WEIGHT]",
         default: "127.0.0.1:9090",
-        allowed: "HOST:PORT or HOST:PORT:WEIGHT, an IPv6 address in brackets, each backend once",
+        allowed: BACKEND,
         help: "A backend, and its share of the requests beside others; may be given several times",
         list: true,
         set: |given, text| backend(given, text),
@@ -617,7 +620,9 @@ fn file(text: &str) -> Option<PathBuf> {
 }
 
 fn backend(given: &mut Given, text: &str) -> Result<(), Option<String>> {
-    let backend = text.parse().map_err(|_| None)?;
+    let backend = text
+        .parse()
+        .map_err(|error: AddressError| Some(format!("{BACKEND}; {}", error.wrong())))?;
     let backends = &mut given.config.router.backends;
     if backends.iter().any(|earlier| earlier.is_same_backend(&backend)) {
         return Err(Some("each backend once".to_owned()));
