@@ -88,7 +88,7 @@ macro_rules! guard {
             }
 
             /// What the server last said of the transaction: read off the wire as it passed, nothing is asked. `None`
-            /// while a request is unanswered or the connection is closed.
+            /// while a request is unanswered, unless it only closes a statement, or the connection is closed.
             pub fn transaction_status(conn: &Self) -> Option<TransactionStatus> {
                 let tenant = conn.pool.tenant(conn.lease());
                 if tenant.session.is_closed() { None } else { TransactionStatus::of(&tenant.wire) }
@@ -177,7 +177,7 @@ pub enum TransactionStatus {
 
 impl TransactionStatus {
     fn of(wire: &Wire) -> Option<Self> {
-        match wire.status() {
+        match wire.transaction() {
             dial::TransactionStatus::Unknown => None,
             dial::TransactionStatus::Idle => Some(TransactionStatus::Idle),
             dial::TransactionStatus::InTransaction => Some(TransactionStatus::InTransaction),

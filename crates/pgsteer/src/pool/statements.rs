@@ -157,7 +157,7 @@ impl<'a> Attempt<'a> {
         Attempt {
             tenant,
             sql,
-            alone: tenant.wire.status() == TransactionStatus::Idle,
+            alone: tenant.wire.transaction() == TransactionStatus::Idle,
         }
     }
 

@@ -81,7 +81,7 @@ impl<'a> Unnamed<'a> {
 
     async fn ask(&self, held: Held) -> Result<Arc<[Type]>, Error> {
         let client = &self.tenant.client;
-        if self.tenant.wire.status() != TransactionStatus::Idle {
+        if self.tenant.wire.transaction() != TransactionStatus::Idle {
             // Within the caller's transaction the session stays the same, and the name goes before it ends.
             return prepared(client, self.sql).await;
         }

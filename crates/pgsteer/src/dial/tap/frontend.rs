@@ -96,7 +96,8 @@ impl Visitor for Reading<'_> {
             b'Q' => self.ledger.query(),
             b'F' => self.ledger.function_call(),
             b'S' => self.ledger.sync(),
-            b'P' | b'B' | b'E' | b'D' | b'C' => self.ledger.extended(),
+            b'P' | b'B' | b'E' | b'D' => self.ledger.extended(),
+            b'C' => self.ledger.close(),
             b'c' | b'f' => self.ledger.copy_end(),
             b'X' => self.reader.terminated = true,
             // Copy data, passwords, Flush: nothing is owed for them.

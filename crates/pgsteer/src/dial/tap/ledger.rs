@@ -38,6 +38,10 @@ pub(super) struct Ledger {
     copy_in: CopyIn,
     /// Part of an extended request has been sent, its Sync has not.
     unsynced: bool,
+    /// That part asks for more than closing something.
+    does_more: bool,
+    /// How many of the latest of those unanswered only close statements or portals.
+    asides: usize,
     /// Simple queries sent so far.
     queries: u64,
 }
@@ -52,6 +56,12 @@ impl Ledger {
     /// Whether nothing is owed and no request is half sent.
     pub(super) fn is_settled(&self) -> bool {
         self.unanswered == 0 && !self.unsynced
+    }
+
+    /// Whether all that is owed or half sent only closes statements or portals, which changes no transaction. Statements
+    /// are closed whenever their last row is dropped, so such a request may be under way at any time.
+    pub(super) fn is_settled_but_for_asides(&self) -> bool {
+        self.unanswered == self.asides && !self.does_more
     }
 
     /// Whether it is the server's turn: it owes an answer and does not wait for the rest of a copy.
@@ -83,13 +93,26 @@ impl Ledger {
     /// A part of an extended request was sent.
     pub(super) fn extended(&mut self) {
         self.unsynced = true;
+        self.does_more = true;
+    }
+
+    /// A part of an extended request was sent that closes a statement or a portal.
+    pub(super) fn close(&mut self) {
+        self.unsynced = true;
     }
 
     /// A Sync was sent.
     pub(super) fn sync(&mut self) {
         self.unsynced = false;
+        let is_aside = !std::mem::take(&mut self.does_more);
         match self.copy_in {
-            CopyIn::Settled => self.owe(Sent::Sync),
+            CopyIn::Settled => {
+                let asides = self.asides;
+                self.owe(Sent::Sync);
+                if is_aside {
+                    self.asides = asides + 1;
+                }
+            }
             CopyIn::Open => {}
             CopyIn::AwaitingSync => self.copy_in = CopyIn::Settled,
         }
@@ -121,6 +144,7 @@ impl Ledger {
             self.owed.pop_front();
             self.unanswered -= 1;
         }
+        self.asides = 0;
         match self.owed.front() {
             None => self.await_closing_sync(CopyIn::Open),
             Some(Sent::CopyEnd) => {
@@ -141,6 +165,7 @@ impl Ledger {
         let answered = self.owed.pop_front().is_some();
         if answered {
             self.unanswered -= 1;
+            self.asides = self.asides.min(self.unanswered);
         }
         answered
     }
@@ -148,6 +173,7 @@ impl Ledger {
     fn owe(&mut self, sent: Sent) {
         self.owed.push_back(sent);
         self.unanswered += 1;
+        self.asides = 0;
     }
 
     /// Puts the copy's one answer at the head of the books, before its Sync has been sent.

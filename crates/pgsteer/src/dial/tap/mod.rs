@@ -126,6 +126,16 @@ impl Wire {
         seen.backend.said().status
     }
 
+    /// The same, known too while the only answers owed are those to the closing of statements or portals, which may come
+    /// at any time: their last row may be kept for long.
+    pub(crate) fn transaction(&self) -> TransactionStatus {
+        let seen = self.seen();
+        if seen.blind || !seen.ledger.is_settled_but_for_asides() {
+            return TransactionStatus::Unknown;
+        }
+        seen.backend.said().status
+    }
+
     /// Tag of the last command that completed. The command of a future that has returned is complete.
     #[cfg(test)]
     pub(crate) fn last_tag(&self) -> Option<CommandTag> {

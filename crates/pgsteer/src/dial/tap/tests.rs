@@ -621,3 +621,33 @@ fn a_simple_query_counts_as_sent_from_its_last_byte_on() {
     let wire = wire_after(&[Sent(before.to_vec()), Sent(vec![*last])]);
     assert_eq!(wire.queries_sent(), 1);
 }
+
+/// Statements are closed whenever their last row is dropped, which tells nothing of the transaction.
+#[test]
+fn the_closing_of_statements_leaves_the_transaction_known() {
+    use TransactionStatus::{Idle, InTransaction, Unknown};
+    let sent = |kinds: &[u8]| Sent(kinds.iter().flat_map(|kind| message(*kind, &[0; 4])).collect());
+    let table: [(&[Step], TransactionStatus); 9] = [
+        (&[], Idle),
+        (&[sent(b"C")], Idle),
+        (&[sent(b"CS"), sent(b"CS")], Idle),
+        (&[sent(b"PDS")], Unknown),
+        (&[sent(b"CPS")], Unknown),
+        (&[sent(b"CS"), sent(b"Q")], Unknown),
+        (&[sent(b"CS"), sent(b"Q"), Received(ready(b'I'))], Unknown),
+        (&[sent(b"Q"), sent(b"CS"), Received(ready(b'T'))], InTransaction),
+        (
+            &[
+                sent(b"BES"),
+                sent(b"CS"),
+                sent(b"CS"),
+                Received(ready(b'I')),
+                Received(ready(b'I')),
+            ],
+            Idle,
+        ),
+    ];
+    for (number, (steps, expected)) in table.iter().enumerate() {
+        assert_eq!(wire_after(steps).transaction(), *expected, "row {number}");
+    }
+}
