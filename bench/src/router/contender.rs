@@ -1,7 +1,10 @@
 //! What stands between the clients and the backends.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -9,31 +12,40 @@ use super::process::Process;
 
 /// Backends of every run.
 const BACKENDS: usize = 2;
+/// Clients that say nothing.
+pub const IDLE: u32 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    Pgsteer,
-    Haproxy,
+    /// With its defaults: a thread for each core, 16 connections to each backend at most.
+    Defaults,
+    /// With one thread, and together as many connections to backends as most rows have clients.
+    OneThread,
+    /// HAProxy with so many threads.
+    Haproxy(u32),
     /// Clients speak to a backend directly.
     Nothing,
 }
 
 impl Contender {
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Contender::Pgsteer => "pgsteer route",
-            Contender::Haproxy => "HAProxy",
-            Contender::Nothing => "no router",
+            Contender::Defaults => "pgsteer route".to_owned(),
+            Contender::OneThread => format!("pgsteer route {}", ONE_THREAD.join(" ")),
+            Contender::Haproxy(1) => "HAProxy, 1 thread".to_owned(),
+            Contender::Haproxy(threads) => format!("HAProxy, {threads} threads"),
+            Contender::Nothing => "no router".to_owned(),
         }
     }
 }
 
-/// Backends, and each contender in front of them.
+const ONE_THREAD: [&str; 4] = ["--threads", "1", "--pool-size", "32"];
+
+/// Backends, and contenders in front of them.
 pub struct Stand<'a> {
     program: &'a Path,
     _backends: Vec<Process>,
-    pgsteer: Process,
-    haproxy: Process,
+    routers: Vec<(Contender, Process)>,
     direct: String,
 }
 
@@ -50,34 +62,84 @@ pub struct Figures {
 }
 
 impl<'a> Stand<'a> {
-    /// Backends with these options, and the contenders.
-    pub fn start(program: &'a Path, echo_options: &[&str]) -> Self {
+    /// Backends with these options, and these contenders.
+    pub fn start(program: &'a Path, echo_options: &[&str], contenders: &[Contender]) -> Self {
         let backend = |_| {
             let listen = ["echo", "--listen", "127.0.0.1:0"];
             Process::pgsteer(program, &[&listen, echo_options].concat())
         };
         let backends: Vec<Process> = (0..BACKENDS).map(backend).collect();
         let addresses: Vec<String> = backends.iter().map(|backend| backend.address.clone()).collect();
-        let mut arguments = vec!["route", "--listen", "127.0.0.1:0"];
-        for address in &addresses {
-            arguments.extend(["--backend", address]);
-        }
+        let route = |options: &[&str]| {
+            let mut arguments = vec!["route", "--listen", "127.0.0.1:0", "--log-level", "error"];
+            arguments.extend(addresses.iter().flat_map(|address| ["--backend", address]));
+            Process::pgsteer(program, &[&arguments, options].concat())
+        };
+        let process = |contender: &Contender| match contender {
+            Contender::Defaults => Some(route(&[])),
+            Contender::OneThread => Some(route(&ONE_THREAD)),
+            Contender::Haproxy(threads) => Some(Process::haproxy(*threads, &addresses)),
+            Contender::Nothing => None,
+        };
+        let routers = contenders
+            .iter()
+            .filter_map(|contender| Some((*contender, process(contender)?)));
         Stand {
             program,
-            pgsteer: Process::pgsteer(program, &arguments),
-            haproxy: Process::haproxy(&addresses),
+            routers: routers.collect(),
             direct: addresses[0].clone(),
             _backends: backends,
         }
     }
 
+    fn router(&self, contender: Contender) -> Option<&Process> {
+        let ours = |(known, _): &&(Contender, Process)| *known == contender;
+        self.routers.iter().find(ours).map(|(_, process)| process)
+    }
+
+    /// What ten thousand clients that say nothing cost a contender, in bytes of memory for each.
+    pub fn idle_client(&self, contender: Contender) -> f64 {
+        let router = self.router(contender).expect("it was started");
+        run(
+            self.program,
+            &router.address,
+            &["--clients", "100", "--requests", "10000"],
+        );
+        let before = router.resident();
+        let idle = IDLE.to_string();
+        let load = [
+            "--idle",
+            &idle,
+            "--clients",
+            "1",
+            "--rate",
+            "1",
+            "--seconds",
+            "60",
+        ];
+        let mut clients = Command::new(self.program)
+            .args(["load", "--json", "--target", &router.address])
+            .args(load)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it has just run");
+        let mut line = String::new();
+        let output = clients.stdout.take().expect("it is a pipe");
+        BufReader::new(output)
+            .read_line(&mut line)
+            .expect("it says when they are there");
+        assert!(line.contains("\"idle\""), "it says: {line}");
+        // The last of them may still be in the kernel's queue.
+        sleep(Duration::from_millis(500));
+        let after = router.resident();
+        let _ = clients.kill();
+        let _ = clients.wait();
+        (after - before) / f64::from(IDLE)
+    }
+
     /// Puts load on a contender.
     pub fn measure(&self, contender: Contender, load: &[&str]) -> Figures {
-        let process = match contender {
-            Contender::Pgsteer => Some(&self.pgsteer),
-            Contender::Haproxy => Some(&self.haproxy),
-            Contender::Nothing => None,
-        };
+        let process = self.router(contender);
         let target = process.map_or(&self.direct, |process| &process.address);
         let before = process.map_or(0.0, Process::cpu);
         let account = run(self.program, target, load);

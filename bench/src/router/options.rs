@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 pub const USAGE: &str = "\
-usage: pgsteer-bench router --program FILE [--quick] [--parts frames,dial,backends] [--out FILE]
+usage: pgsteer-bench router --program FILE [--quick] [--parts frames,dial,backends,idle] [--out FILE]
   --program  the pgsteer program, release build: its route, echo and load are what is measured with
   --quick    fewer and shorter rounds: for seeing that it works, not for figures
   --parts    frames: lasting client connections, by size and number; dial: a connection for each request;
-             backends: warm connections to backends beside dialling one for each request; all unless told otherwise
+             backends: warm connections to backends beside dialling one for each request; idle: memory of clients
+             that say nothing; all unless told otherwise
   --out      also writes the section into this file, between its lines `<!-- router: begin -->` and
              `<!-- router: end -->`
 It needs HAProxy (apt-get install haproxy).";
@@ -17,12 +18,14 @@ pub enum Part {
     Frames,
     Dial,
     Backends,
+    Idle,
 }
 
-const PARTS: [(&str, Part); 3] = [
+const PARTS: [(&str, Part); 4] = [
     ("frames", Part::Frames),
     ("dial", Part::Dial),
     ("backends", Part::Backends),
+    ("idle", Part::Idle),
 ];
 
 #[derive(Debug)]

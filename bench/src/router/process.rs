@@ -43,12 +43,12 @@ impl Process {
         }
     }
 
-    /// Starts HAProxy in front of these backends.
-    pub fn haproxy(backends: &[String]) -> Self {
+    /// Starts HAProxy with so many threads in front of these backends.
+    pub fn haproxy(threads: u32, backends: &[String]) -> Self {
         let address = free_address();
-        let config = Config::write(&address, backends);
+        let config = Config::write(&address, threads, backends);
         let child = Command::new(HAPROXY)
-            .args(["-db", "-q", "-f"])
+            .args(["-db", "-f"])
             .arg(&config.0)
             .stdin(Stdio::null())
             .spawn()
@@ -60,6 +60,15 @@ impl Process {
             sleep(Duration::from_millis(10));
         }
         process
+    }
+
+    /// Bytes of memory that it really holds.
+    pub fn resident(&self) -> f64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.parse::<f64>().ok())
+            .map_or(f64::NAN, |kib| kib * 1024.0)
     }
 
     /// Seconds of CPU that it has used, in the kernel as well.
@@ -98,14 +107,14 @@ fn free_address() -> String {
 struct Config(PathBuf);
 
 impl Config {
-    fn write(address: &str, backends: &[String]) -> Self {
+    fn write(address: &str, threads: u32, backends: &[String]) -> Self {
         let servers = backends.iter().enumerate();
         let servers: String = servers
             .map(|(number, backend)| format!("    server echo{number} {backend}\n"))
             .collect();
         let text = format!(
-            "global\n    nbthread 2\n    maxconn 10000\n\
-             defaults\n    mode tcp\n    maxconn 10000\n    timeout connect 2s\n    timeout client 60s\n    timeout server 60s\n\
+            "global\n    nbthread {threads}\n    maxconn 4000\n\
+             defaults\n    mode tcp\n    maxconn 4000\n    timeout connect 2s\n    timeout client 60s\n    timeout server 60s\n\
              frontend clients\n    bind {address} backlog 4096\n    default_backend echoes\n\
              backend echoes\n    balance leastconn\n{servers}"
         );

@@ -18,6 +18,16 @@ impl Rows {
         }
     }
 
+    /// Which of these contenders had the best median of a figure that should be high.
+    pub fn best(&self, what: &str, contenders: &[Contender], figure: fn(&Figures) -> f64) -> Contender {
+        let median = |contender: &Contender| self.median(what, *contender, figure);
+        let best = contenders
+            .iter()
+            .copied()
+            .max_by(|one, other| median(one).total_cmp(&median(other)));
+        best.expect("there are some")
+    }
+
     /// The median of a row's figures.
     pub fn median(&self, what: &str, contender: Contender, figure: fn(&Figures) -> f64) -> f64 {
         let row = self.0.iter().find(|row| row.0 == what && row.1 == contender);
