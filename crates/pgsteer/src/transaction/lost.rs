@@ -95,6 +95,9 @@ impl<T> Lost<T> {
             match found.map(|found| unless_outranked(found, mark, pool)) {
                 // What it said before is more than that it has not answered in the end.
                 Err(_) => return Finding::Unknown(doubt),
+                Ok(Finding::AskAgain(Doubt::NoAnswer(_))) if questions > 1 && Instant::now() >= deadline => {
+                    return Finding::Unknown(doubt);
+                }
                 Ok(Finding::AskAgain(more)) => doubt = more,
                 Ok(clear) => return clear,
             }

@@ -9,7 +9,11 @@
 )]
 
 mod conflicts;
+mod cutting;
 mod in_time;
 mod killed;
 mod plain;
+mod resolve;
+mod resolve_crash;
+mod resolve_pooler;
 mod rig;
