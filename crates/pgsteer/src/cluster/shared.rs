@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(super) settings: Arc<Settings>,
     pub(super) members: Members,
     pub(super) world: World,
-    pub(super) runtime: Handle,
+    pub(crate) runtime: Handle,
     /// Tells the timer task that the next timer may have changed.
     timer_moved: Notify,
     ready: watch::Sender<bool>,

@@ -1,6 +1,8 @@
 //! A connection that has just been opened, not yet driven by a task of its own.
 
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pgsteer_core::hosts::Role;
 use pgsteer_core::pool::Session;
@@ -105,6 +107,34 @@ impl Dialled {
         let role = self.driver.drive_while(asking).await.ok()?;
         self.role = Some(role);
         Some(role)
+    }
+
+    /// Closes the connection and returns when its socket is gone, which is cut after `limit`. What still runs on it is
+    /// cancelled on the server.
+    ///
+    /// Cancel safe: dropping the future cuts the socket.
+    pub(crate) async fn close(self, limit: Duration) {
+        let Dialled {
+            client,
+            driver,
+            session,
+            handle,
+            canceller,
+            ..
+        } = self;
+        let busy = !session.is_quiet();
+        handle.close_within(limit);
+        drop(client);
+        tokio::select! {
+            _ = driver => {}
+            () = async {
+                if busy {
+                    // The socket is cut in time whether the request was heard or not.
+                    let _ = canceller.cancel(limit).await;
+                }
+                pending().await
+            } => {}
+        }
     }
 
     /// Closes the connection in the background: Terminate, then up to two seconds for the server to let go.

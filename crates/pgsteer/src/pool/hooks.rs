@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::{Future, pending, poll_fn};
+use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::slice;
 use std::task::Poll;
@@ -212,31 +212,10 @@ async fn within<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Re
     }
 }
 
-/// Closes the connection and waits until its socket is gone, which is cut if the server does not let go of it. What
-/// still runs on it is cancelled: a statement that takes longer than the hook may would otherwise go on, once for each
-/// try.
+/// Closes the connection and waits until its socket is gone. What still runs on it is cancelled: a statement that takes
+/// longer than the hook may would otherwise go on, once for each try.
 async fn close(opened: Opened, settings: &Settings) {
     let Opened { dialled, counted, .. } = opened;
-    let Dialled {
-        client,
-        driver,
-        session,
-        handle,
-        canceller,
-        ..
-    } = dialled;
-    let busy = !session.is_quiet();
-    handle.close_within(settings.return_timeout);
-    drop(client);
-    tokio::select! {
-        _ = driver => {}
-        () = async {
-            if busy {
-                // The socket is cut in time whether the request was heard or not.
-                let _ = canceller.cancel(settings.return_timeout).await;
-            }
-            pending().await
-        } => {}
-    }
+    dialled.close(settings.return_timeout).await;
     drop(counted);
 }

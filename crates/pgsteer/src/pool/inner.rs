@@ -145,7 +145,7 @@ pub(super) struct Inner {
     #[cfg(feature = "metrics")]
     pub(super) labels: Arc<super::metrics::Labels>,
     /// Leave to open a connection beside those of the pool, to ask what became of a COMMIT.
-    pub(super) questions: Semaphore,
+    pub(super) questions: Arc<Semaphore>,
 }
 
 /// The counters behind [`Totals`].

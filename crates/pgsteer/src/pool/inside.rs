@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pgsteer_core::commit::{Doubt, may_be_asked};
 use pgsteer_core::host::HostKey;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Pool;
@@ -13,10 +14,13 @@ use super::checkout::Get;
 use super::guard::Conn;
 use super::inner::Counters;
 use crate::config::Settings;
-use crate::dial::{DialError, Dialled, Wire};
+use crate::dial::{Canceller, DialError, Dialled, Wire};
 use crate::error::Error;
 use crate::transaction::AttemptEnd;
 use crate::world::Endpoint;
+
+/// How long a server may take to let go of a connection beside those of a pool before its socket is cut.
+const CLOSED_WITHIN: Duration = Duration::from_secs(2);
 
 impl Pool {
     pub(crate) fn settings(&self) -> &Settings {
@@ -54,9 +58,10 @@ impl Pool {
     }
 
     /// Opens a connection beside those of the pool, at an address where one of its own was, and does with it what is to be
-    /// done; it is closed afterwards. Few at a time: others wait for their turn.
+    /// done. It is closed in the background afterwards, and what still runs on it cancelled. Few at a time: others wait for
+    /// their turn, until its socket is gone.
     ///
-    /// Cancel safe: dropping the future closes the connection.
+    /// Cancel safe: dropping the future closes what it has under way, and has the server cancel it.
     ///
     /// # Errors
     /// No connection came of it.
@@ -67,18 +72,42 @@ impl Pool {
         deadline: Instant,
         work: impl AsyncFnOnce(&mut Dialled) -> T,
     ) -> Result<T, DialError> {
-        let inner = self.inner();
-        // It is never closed.
-        let _turn = inner.questions.acquire().await;
-        let mut dialled = inner.cluster.shared().dial_at(host, endpoint, deadline).await?;
+        let (inner, cluster) = (self.inner(), self.inner().cluster.shared());
+        // The semaphore is never closed, so there always is a turn.
+        let turn = inner.questions.clone().acquire_owned().await;
+        let mut dialled = cluster.dial_at(host, endpoint, deadline).await?;
+        let mut given_up = GivenUp {
+            running: Some(dialled.canceller.clone()),
+            runtime: cluster.runtime.clone(),
+        };
         let done = work(&mut dialled).await;
-        dialled.close_in_background();
+        given_up.running = None;
+        cluster.runtime.spawn(async move {
+            dialled.close(CLOSED_WITHIN).await;
+            drop(turn);
+        });
         Ok(done)
     }
 
     /// A checkout on behalf of code at `at`.
     pub(crate) fn get_at(&self, limit: Option<Duration>, at: &'static Location<'static>) -> Get<'_> {
         Get::new(self.inner(), limit, at)
+    }
+}
+
+/// Has the server cancel what runs on a connection that is given up. Its socket may be closed by then: a server that waits
+/// for something may not notice for long.
+struct GivenUp {
+    running: Option<Canceller>,
+    runtime: Handle,
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.runtime
+                .spawn(async move { running.cancel(CLOSED_WITHIN).await });
+        }
     }
 }
 

@@ -209,7 +209,7 @@ impl Pool {
             live: watch::Sender::new(0),
             drained: watch::Sender::new(false),
             closed: watch::Sender::new(false),
-            questions: Semaphore::new(inner::QUESTIONS_AT_A_TIME),
+            questions: Arc::new(Semaphore::new(inner::QUESTIONS_AT_A_TIME)),
             membership,
             cluster,
             #[cfg(feature = "metrics")]

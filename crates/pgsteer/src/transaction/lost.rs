@@ -111,20 +111,19 @@ impl<T> Lost<T> {
 
     /// Asks once, on a connection of its own to where the transaction was.
     async fn ask(&self, pool: &Pool, mark: &Mark, deadline: Instant) -> Finding {
-        let asked = pool
-            .beside(&self.host, &self.endpoint, deadline, async |dialled| {
-                let question = question::ask(&dialled.client, &dialled.wire, mark);
-                dialled.driver.drive_while(question).await
-            })
-            .await;
-        asked.unwrap_or_else(|error| {
-            let doubt = Doubt::NoAnswer(shortened(&error.to_string()).into_owned());
-            match error.host_effect() {
-                // To log in again and again would only bring a lock-out nearer.
-                HostEffect::JudgeAtEndOfPass => Finding::Unknown(doubt),
-                _ => Finding::AskAgain(doubt),
-            }
-        })
+        let asking = pool.beside(&self.host, &self.endpoint, deadline, async |dialled| {
+            question::ask(dialled, mark).await
+        });
+        let error = match asking.await {
+            Ok(finding) => return finding,
+            Err(error) => error,
+        };
+        let doubt = Doubt::NoAnswer(shortened(&error.to_string()).into_owned());
+        match error.host_effect() {
+            // To log in again and again would only bring a lock-out nearer.
+            HostEffect::JudgeAtEndOfPass => Finding::Unknown(doubt),
+            _ => Finding::AskAgain(doubt),
+        }
     }
 
     fn committed<E>(self) -> Ended<T, E> {

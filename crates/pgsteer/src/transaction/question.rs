@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use pgsteer_core::commit::{COLUMNS, Doubt, Fate, Finding, History, Mark, Obstacle, judge};
 use pgsteer_core::verdict::{is_never_given, refuses_question};
+use tokio::time::timeout;
 use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 use super::lost::Marked;
-use crate::dial::Wire;
+use crate::dial::Dialled;
 use crate::error::driver_in_words;
 
 /// What the server says of itself, in the order of [`COLUMNS`] and without the last. Every function is one that anybody may
@@ -87,31 +88,29 @@ pub(super) fn read_mark(answer: &[SimpleQueryMessage]) -> Marked {
     }
 }
 
-/// Asks what became of the transaction. The connection must be driven meanwhile.
+/// Asks what became of the transaction.
 ///
 /// Where it is committed and synchronous standbys have to confirm it, asks the same again within a transaction that writes
 /// into the log, and commits that: once that is answered in the ordinary way, they have confirmed all that came before.
 ///
-/// Not cancel safe: after the future was dropped the connection is only fit to be closed.
-pub(super) async fn ask(client: &Client, wire: &Wire, mark: &Mark) -> Finding {
+/// Not cancel safe: after the future was dropped the connection is only fit to be closed. So it is if they take too long.
+pub(super) async fn ask(dialled: &mut Dialled, mark: &Mark) -> Finding {
     let question = format!("{SITUATION}; SELECT pg_catalog.txid_status({})", mark.id);
-    let wait = match put(client, &question, mark, false).await {
+    let (client, driver, wire) = (&dialled.client, &mut dialled.driver, &dialled.wire);
+    let wait = match driver.drive_while(put(client, &question, mark, false)).await {
         Finding::Confirm(wait) => wait,
         clear => return clear,
     };
-    // The server itself ends the wait when it has been long enough, so that nothing of it is left there.
-    let begin = format!(
-        "BEGIN READ WRITE; SET LOCAL synchronous_commit = {}; SET LOCAL statement_timeout = {}",
+    let confirm = format!(
+        "BEGIN READ WRITE; SET LOCAL synchronous_commit = {}; {question}; \
+         SELECT pg_catalog.pg_logical_emit_message(true, 'pgsteer', ''); COMMIT",
         wait.as_setting(),
-        CONFIRMED_WITHIN.as_millis(),
     );
-    if let Err(error) = client.batch_execute(&begin).await {
-        return Finding::AskAgain(Doubt::NoAnswer(driver_in_words(&error)));
-    }
     let before = wire.said().unconfirmed;
-    let confirm =
-        format!("{question}; SELECT pg_catalog.pg_logical_emit_message(true, 'pgsteer', ''); COMMIT");
-    let finding = put(client, &confirm, mark, true).await;
+    let confirming = driver.drive_while(put(client, &confirm, mark, true));
+    let Ok(finding) = timeout(CONFIRMED_WITHIN, confirming).await else {
+        return Finding::AskAgain(Doubt::Unconfirmed);
+    };
     let said = wire.said();
     let is_done = said.tag.is_some_and(|tag| tag.as_str() == "COMMIT") && said.unconfirmed == before;
     match finding {

@@ -12,6 +12,9 @@
 )]
 
 mod cold;
+#[allow(dead_code, reason = "some of it is for a single server")]
+#[path = "../transactions/cutting.rs"]
+mod cutting;
 mod first_host;
 mod half_dead;
 #[path = "../universe/log.rs"]
@@ -21,6 +24,7 @@ mod pooler;
 mod preference;
 mod promotion;
 mod relay;
+mod resolve;
 mod rig;
 mod roles;
 mod single;

@@ -14,8 +14,10 @@ use crate::rig::{Bank, becomes, soon};
 const LAZY: (&str, &str) = ("wal_writer_delay", "10s");
 const REPLICA: (&str, &str) = ("wal_level", "replica");
 
-/// Ways for a server to crash, after each of which it is up again.
-const CRASHES: [(&str, fn(&Bank)); 3] = [
+/// A way for a server to crash, after which it is up again.
+type Crash = (&'static str, fn(&Bank));
+
+const CRASHES: [Crash; 3] = [
     ("a backend", crash_a_backend),
     ("kill -9 of all its processes", |bank| {
         bank.server(Server::kill);
