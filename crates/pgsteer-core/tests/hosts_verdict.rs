@@ -100,6 +100,22 @@ fn one_code_says_that_a_function_does_not_exist() {
     }
 }
 
+#[test]
+fn one_code_says_that_an_id_was_never_given_and_some_that_a_question_is_not_answered_there() {
+    use pgsteer_core::verdict::{is_never_given, refuses_question};
+    assert!(is_never_given("22023"));
+    for code in ["22003", "2202", "57014", ""] {
+        assert!(!is_never_given(code), "{code:?}");
+    }
+    // no such function, no right to it, a syntax or a feature that is not known
+    for code in ["42883", "42501", "42601", "0A000"] {
+        assert!(refuses_question(code), "{code:?}");
+    }
+    for code in ["57014", "40001", "25P02", "08006", ""] {
+        assert!(!refuses_question(code), "{code:?}");
+    }
+}
+
 /// Covers: E-153
 #[test]
 fn a_host_that_could_not_be_reached_is_down() {

@@ -140,6 +140,9 @@ impl TransactionOptions {
     /// was lost, and then so was COMMIT, which comes after it in the log. After a crash "committed" is unknown, unless the log
     /// now ends before the place where it was already when COMMIT was sent: then COMMIT was lost with the rest.
     ///
+    /// Where commits wait for synchronous standbys, the server is made to write another commit, of an empty message into its
+    /// log; once they have confirmed that they have confirmed the transaction's.
+    ///
     /// A promotion or a restore brings a new timeline, and what comes from another than the transaction's is not believed.
     /// Neither is a server in recovery; it is asked again.
     ///
@@ -149,7 +152,7 @@ impl TransactionOptions {
     /// `synchronous_commit=off` allows it to lose; that it is not set back to an older copy of itself meanwhile on the same
     /// timeline; and that no two servers write on one timeline, as when a standby is made a primary without promoting it.
     /// *Committed* means what COMMIT's own answer means: committed on that server. What the transaction did elsewhere, by a
-    /// foreign data wrapper, say, is not part of it.
+    /// foreign data wrapper, say, is not part of it. `docs/resolve-commit.md` in pgsteer's repository has the proof.
     #[must_use]
     pub fn resolve_commit(mut self, on: bool) -> Self {
         self.resolve_commit = Some(on);
