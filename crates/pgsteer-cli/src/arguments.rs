@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::echo::arguments::EchoArguments;
 use crate::load::arguments::LoadArguments;
+use crate::parser::parse;
 use crate::route::arguments::RouteArguments;
 
 const EXAMPLES: &str = "\
@@ -215,7 +216,7 @@ pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
 /// What is wrong with it or, with `--help` and `--version`, the text asked for.
 pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Arguments, BadUsage> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    Arguments::try_parse_from(&arguments).map_err(|error| BadUsage {
+    parse(&arguments).map_err(|error| BadUsage {
         text: without_secrets(&error.render().to_string(), &arguments),
         asked_for: !error.use_stderr(),
     })

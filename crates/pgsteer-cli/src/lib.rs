@@ -17,6 +17,7 @@ pub mod latency;
 pub mod load;
 pub mod logging;
 pub mod output;
+mod parser;
 pub mod pieces;
 pub mod route;
 pub mod sockets;

@@ -19,9 +19,9 @@ answer is known for what it is:
   answered     the right answer, to its last byte
   errors       frames that begin with `ERR `, by their text
   lost         no answer: by what came instead (closed, cut, reset, timeout, oversize, ...)
-  turned_away  the target ended a connection that it had answered on, cleanly and between two frames, and the request
-               had been sent by then. A target that drains does this to requests it has not read, and so does one that
-               is killed to those it has
+  turned_away  the target ended a connection that it had answered on, cleanly and between two
+               frames, and the request had been sent by then. A target that drains does this to
+               requests it has not read, and so does one that is killed to those it has
   duplicated   an answer that came a second time, or that nobody waited for
   crossed      the answer to another request
   corrupted    anything else
@@ -34,6 +34,7 @@ that nobody asked for. With --idle, further connections are opened before, send 
 request then.
 
 With --json there is one object a second (\"type\": \"second\") and a last one (\"type\": \"total\"), times in microseconds.
+
 Exit code 1 if nothing was answered, or if anything was duplicated, crossed or corrupted.
 
 Examples:

@@ -1,7 +1,7 @@
 //! Connections to the target: TCP, or TLS over it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,6 +43,9 @@ impl Dialler {
         } else {
             None
         };
+        for source in &arguments.sources {
+            check_source(*source, &addresses)?;
+        }
         Ok(Dialler {
             addresses,
             sources: arguments.sources.clone(),
@@ -89,6 +92,23 @@ impl Dialler {
         socket.bind(SocketAddr::new(source, 0))?;
         socket.connect(*target).await
     }
+}
+
+/// Once, so that an address that cannot be used is not told of as a port that was not free, once for each connection.
+fn check_source(source: IpAddr, targets: &[SocketAddr]) -> Result<(), Failure> {
+    if !targets.iter().any(|target| target.is_ipv4() == source.is_ipv4()) {
+        return Err(Failure::Usage(format!(
+            "--source {source}: the target has no address of that IP version; it takes one of this machine's addresses"
+        )));
+    }
+    // Binding is asked of a socket that takes no port from the connections to come.
+    UdpSocket::bind(SocketAddr::new(source, 0))
+        .map(drop)
+        .map_err(|error| {
+            Failure::Usage(format!(
+                "--source {source}: {error}; it takes one of this machine's addresses"
+            ))
+        })
 }
 
 fn tls(arguments: &LoadArguments) -> Result<(TlsConnector, ServerName<'static>), Failure> {

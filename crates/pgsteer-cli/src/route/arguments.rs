@@ -22,7 +22,7 @@ Standard output says where the router listens. Exit codes: 0 good, 1 it could no
 was over, 2 bad usage.
 
 Examples:
-  pgsteer route --listen 0.0.0.0:8080 --backend 10.0.0.1:9090 --backend 10.0.0.2:9090:2 --metrics 127.0.0.1:9100
+  pgsteer route --listen 0.0.0.0:8080 --backend 10.0.0.1:9090 --backend 10.0.0.2:9090:2
   pgsteer route --config router.toml --pool-size 32";
 
 /// Arguments of `route`: what was given, and nothing else.

@@ -257,7 +257,7 @@ fn a_target_that_is_not_there_fails_the_work_and_bad_usage_says_what_is_allowed(
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let nobody_there = nobody.local_addr().expect("it is bound").to_string();
     drop(nobody);
-    let cases: [(&[&str], i32, &str); 7] = [
+    let cases: [(&[&str], i32, &str); 10] = [
         (
             &["--target", &nobody_there, "--requests", "3"],
             1,
@@ -272,6 +272,21 @@ fn a_target_that_is_not_there_fails_the_work_and_bad_usage_says_what_is_allowed(
             "cannot be used with",
         ),
         (&["--target", "a:1", "--tls"], 2, "--ca"),
+        (
+            &["--target", "a:1", "--clients", "-1"],
+            2,
+            "-1 is not in 1..=1000000",
+        ),
+        (
+            &["--target", "127.0.0.1:1", "--source", "192.0.2.1"],
+            2,
+            "--source 192.0.2.1: ",
+        ),
+        (
+            &["--target", "127.0.0.1:1", "--source", "::1"],
+            2,
+            "--source ::1: the target has no address of that IP version",
+        ),
         (
             &["--target", "127.0.0.1:1", "--tls", "--ca", "/nonexistent.pem"],
             2,

@@ -22,7 +22,7 @@ fn ended(arguments: &[&str]) -> (Option<i32>, String) {
 fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is_not() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().expect("it is bound").to_string();
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (
             &["--pool-size", "0"],
             2,
@@ -37,6 +37,16 @@ fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is
             &["--backend", "a:1", "--backend", "a:1:2"],
             2,
             "it takes each backend once",
+        ),
+        (
+            &["--pool-size", "-1"],
+            2,
+            "--pool-size cannot be `-1`: it takes a number from 1 to 65535",
+        ),
+        (
+            &["--shutdown-grace", "-0.5"],
+            2,
+            "--shutdown-grace cannot be `-0.5`: it takes a duration",
         ),
         (&["--pool-siz", "1"], 2, "--pool-size"),
         (&["--tls-cert", "cert.pem"], 2, "tls-cert needs tls-key"),
