@@ -15,9 +15,13 @@ impl Interrupt {
     /// Listens for the signals from now on. Must be called inside a tokio runtime.
     pub fn on_signals() -> Self {
         let interrupt = Interrupt::never();
+        // From here on, and not from when the task first runs: a signal before that would end the process.
+        let Some(mut signals) = Signals::listen() else {
+            return interrupt;
+        };
         let listener = interrupt.clone();
         tokio::spawn(async move {
-            while signalled().await {
+            while signals.next().await {
                 if listener.is_asked() {
                     std::process::exit(KILLED_BY_INTERRUPT);
                 }
@@ -51,21 +55,59 @@ impl Interrupt {
     }
 }
 
-/// Waits for one signal; `false` if there can be none.
-async fn signalled() -> bool {
+/// The signals, without a gap between one and the next.
+struct Signals {
     #[cfg(unix)]
-    {
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// Listens from now on; `None` if there can be none.
+    #[cfg(unix)]
+    fn listen() -> Option<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-            return false;
-        };
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => interrupted.is_ok(),
-            terminated = terminate.recv() => terminated.is_some(),
+        Some(Signals {
+            interrupt: signal(SignalKind::interrupt()).ok()?,
+            terminate: signal(SignalKind::terminate()).ok()?,
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn listen() -> Option<Self> {
+        Some(Signals {})
+    }
+
+    /// Waits for one; `false` if there can be none any more.
+    async fn next(&mut self) -> bool {
+        #[cfg(unix)]
+        {
+            tokio::select! {
+                interrupted = self.interrupt.recv() => interrupted.is_some(),
+                terminated = self.terminate.recv() => terminated.is_some(),
+            }
+        }
+        #[cfg(not(unix))]
+        {
+            tokio::signal::ctrl_c().await.is_ok()
         }
     }
-    #[cfg(not(unix))]
-    {
-        tokio::signal::ctrl_c().await.is_ok()
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::Interrupt;
+
+    #[tokio::test]
+    async fn a_signal_is_heard_from_the_first_moment_on_though_no_task_has_run_yet() {
+        let interrupt = Interrupt::on_signals();
+
+        // Not listened for, it would end this process.
+        kill_process(getpid(), Signal::TERM).expect("it is sent");
+
+        interrupt.asked().await;
     }
 }

@@ -9,6 +9,7 @@ use std::thread;
 use pgsteer_router::config::{Config, ConfigError, Given, LogLevel, Source};
 use pgsteer_router::server::{Router, StartError};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::spawn_blocking;
 
 use crate::descriptors;
 use crate::exit::Failure;
@@ -82,16 +83,25 @@ pub async fn run(
         output.line(format!("metrics on {address}"))?;
     }
     loop {
-        tokio::select! {
+        let reloading = async {
+            hangups.next().await;
+            reload(arguments, &router, at_start).await
+        };
+        // Files may be where nothing answers any more. That holds up neither the end nor, since they are read on a thread of
+        // their own, anybody's requests.
+        let reloaded = tokio::select! {
             biased;
             () = interrupt.asked() => break,
-            () = hangups.next() => match reload(arguments, &router, at_start).await {
-                Ok(config) => {
-                    grace = config.shutdown_grace;
-                    tracing::info!(target: "pgsteer::router", "the configuration and the certificates have been read again");
-                }
-                Err(why) => tracing::error!(target: "pgsteer::router", "the new configuration is refused, the old one stays: {why}"),
-            },
+            reloaded = reloading => reloaded,
+        };
+        match reloaded {
+            Ok(config) => {
+                grace = config.shutdown_grace;
+                tracing::info!(target: "pgsteer::router", "the configuration and the certificates have been read again");
+            }
+            Err(why) => {
+                tracing::error!(target: "pgsteer::router", "the new configuration is refused, the old one stays: {why}");
+            }
         }
     }
     tracing::info!(target: "pgsteer::router", "draining, for {grace:?} at most");
@@ -119,7 +129,10 @@ async fn reload(
     router: &Router,
     (threads, log_level): (Option<usize>, LogLevel),
 ) -> Result<Config, String> {
-    let config = configure(arguments).map_err(|failure| match failure {
+    let again = arguments.clone();
+    let read = spawn_blocking(move || configure(&again)).await;
+    let read = read.map_err(|error| error.to_string())?;
+    let config = read.map_err(|failure| match failure {
         Failure::Usage(why) | Failure::Work(why) => why,
         Failure::Output(error) => error.to_string(),
     })?;

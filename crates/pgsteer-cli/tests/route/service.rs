@@ -1,11 +1,13 @@
 //! `pgsteer route` as a service: its exit codes, its files, its signals, and what it does without descriptors.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -152,6 +154,32 @@ fn sighup_takes_the_changed_file_over_and_a_bad_one_changes_nothing_and_is_told_
     until("the bad file is refused", || process.said().contains(&told));
 
     assert!(ask(&mut connect(&address), &[1; 200]).is_some());
+    let ended = process.terminate();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+/// As a file is on a disk that has gone: a pipe that nobody writes to.
+#[test]
+fn a_file_that_is_never_read_to_its_end_at_a_reload_holds_up_neither_requests_nor_the_end() {
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("router.toml");
+    let backend = Echo::start(&[]);
+    fs::write(&file, format!("backend = '{}'\nthreads = 1\n", backend.address)).expect("it is written");
+    let (process, address) = from_file(&file);
+    fs::remove_file(&file).expect("it is there");
+    mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a pipe");
+
+    process.signal(Signal::HUP);
+
+    // Writing finds somebody who reads as soon as the reload has begun.
+    // Held to the end of the test: closed, it would be the end of the file.
+    let writer = RefCell::new(None);
+    until("the reload has begun", || {
+        let pipe = open(&file, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        *writer.borrow_mut() = pipe.ok();
+        writer.borrow().is_some()
+    });
+    assert!(ask(&mut connect(&address), &[1; 10]).is_some());
     let ended = process.terminate();
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
