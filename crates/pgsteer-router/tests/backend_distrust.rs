@@ -70,6 +70,22 @@ async fn an_answer_in_between_begins_the_count_anew_and_stale_connections_do_not
     assert_eq!(pool.status().failed, 80);
 }
 
+/// More connections end within a second than the pool has slots, each after an answer.
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_closes_after_each_answer_is_dialled_for_each_request_without_a_rest() {
+    let world = World::default();
+    let backend = world.backend("a:1");
+    let pool = start(&world, &backend, quiet());
+    let started = tokio::time::Instant::now();
+    for _ in 0..500 {
+        assert!(answered(&pool).await);
+        backend.close_all();
+        settle().await;
+    }
+    assert!(started.elapsed() < SECOND, "{:?}", started.elapsed());
+    assert!(!is_left_out(&pool));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failure_threshold_of_none_never_leaves_a_backend_out_for_its_requests() {
     let world = World::default();

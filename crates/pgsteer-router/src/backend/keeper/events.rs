@@ -1,7 +1,7 @@
 //! What the keeper does when it is told something: it takes over what is its now, and passes the news to the planner.
 
 use pgsteer_core::pool::Lease;
-use pgsteer_core::pool::planner::{OpenFailure, ReturnReason};
+use pgsteer_core::pool::planner::{OpenFailure, ReturnReason, SlotInfo, SlotState};
 
 use super::{Back, Fresh, Keeper, Message};
 use crate::backend::checkout::NotFresh;
@@ -180,13 +180,26 @@ impl Keeper {
     pub(super) fn lost(&mut self, slot: u32, restless: Restless) {
         Counters::add(&self.pool.counters.lost);
         let young = self.pool.options.failed_backend_delay;
-        let never_lived = self.take_connection(slot).is_some_and(|connection| {
-            connection.answered == 0 && now().saturating_duration_since(connection.opened_at) < young
-        });
+        let connection = self.take_connection(slot);
+        let has_served = connection
+            .as_ref()
+            .is_some_and(|connection| connection.answered > 0);
+        let never_lived = !has_served
+            && connection
+                .is_some_and(|connection| now().saturating_duration_since(connection.opened_at) < young);
         tracing::debug!(target: "pgsteer::router", backend = %self.pool.address, slot, "{restless}");
         self.pool.note_error(restless.to_string().into());
         self.emptied(slot);
-        self.tell(|planner, pool, now| planner.died(slot, true, pool, now));
+        self.tell(|planner, pool, now| {
+            let is_live = |info: SlotInfo| info.state == SlotState::Live;
+            if has_served && planner.slot_info(slot).is_some_and(is_live) {
+                // There are backends that close after each answer, or after some. Their connections' ends are no reason to
+                // rest between dials, as those of a backend are that only lets itself be dialled.
+                planner.returned(slot, ReturnReason::Detached, pool, now)
+            } else {
+                planner.died(slot, true, pool, now)
+            }
+        });
         if never_lived {
             // It lets itself be dialled and ends what it has taken: nobody would ever be answered there, and whoever wants a
             // new connection is not to have it dialled in a circle.
