@@ -4,10 +4,12 @@
 
 mod allocations;
 mod breaker;
+mod cached;
 mod contended;
 mod contenders;
 mod failover;
 mod get_and_return;
+mod guard;
 mod ledger;
 mod machine;
 mod memory;
@@ -22,6 +24,7 @@ mod select_one;
 mod server;
 mod sizes;
 mod table;
+mod transactions;
 
 use std::process::ExitCode;
 
@@ -60,6 +63,9 @@ fn main() -> ExitCode {
             Section::Sizes => sizes::measure(&options, &mut report),
             Section::Picking => picking::measure(&options, &mut report),
             Section::Breaker => breaker::measure(&options, &mut report),
+            Section::Guard => guard::measure(&server, &options, &mut report),
+            Section::Cached => cached::measure(&server, &options, &mut report),
+            Section::Transactions => transactions::measure(&server, &options, &mut report),
         }
     }
     report.end();

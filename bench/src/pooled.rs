@@ -80,6 +80,23 @@ impl Selects for Pgsteer {
     }
 }
 
+/// pgsteer, and the statement is kept prepared by the pool itself.
+pub struct PgsteerCached(pgsteer::Pool);
+
+impl Selects for PgsteerCached {
+    const NAME: &'static str = "pgsteer, query_one_cached";
+
+    async fn build(route: &Route) -> Self {
+        PgsteerCached(route.pool(CONNECTIONS).await)
+    }
+
+    async fn select(&self, _: usize) -> i32 {
+        let connection = self.0.get().await.expect("a connection comes");
+        let row = connection.query_one_cached(SQL, &[]).await;
+        row.expect("the statement runs").get(0)
+    }
+}
+
 /// No pool: as many tasks as connections, each with a client of its own. The limit of exclusive use.
 pub struct Bare(Vec<(Client, Statement)>);
 

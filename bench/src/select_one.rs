@@ -15,11 +15,11 @@ use crate::runtimes;
 use crate::server::{Route, Server};
 use crate::table::{Column, Table};
 
-const THROUGHPUT: &str = "queries a second";
-const CPU: &str = "client CPU µs a query";
+pub const THROUGHPUT: &str = "queries a second";
+pub const CPU: &str = "client CPU µs a query";
 const MEDIAN: &str = "p50 µs";
 const WORST: &str = "p99 µs, worst-off task";
-const COLUMNS: &[Column] = &[
+pub const COLUMNS: &[Column] = &[
     Column::higher(THROUGHPUT),
     Column::lower(CPU),
     Column::lower(MEDIAN),
@@ -44,7 +44,7 @@ async fn work<S: Selects>(contender: Arc<S>, phase: Arc<AtomicU8>, task: usize) 
     }
 }
 
-fn round<S: Selects>(route: &Route, length: Duration, table: &mut Table) {
+pub fn round<S: Selects>(route: &Route, length: Duration, table: &mut Table) {
     let runtime = runtimes::two_workers();
     let contender = Arc::new(runtime.block_on(S::build(route)));
     let phase = Arc::new(AtomicU8::new(WARM_UP));

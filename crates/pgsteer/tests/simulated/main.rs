@@ -45,6 +45,7 @@ mod reasons;
 mod refusals;
 mod rig;
 mod roles;
+mod round_trips;
 mod seeds;
 mod sharing;
 mod stages;
