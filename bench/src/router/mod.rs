@@ -80,8 +80,9 @@ fn measure(options: &Options, haproxy: &str) -> String {
 const INTRODUCTION: &str = "Two `pgsteer echo` backends of one thread each, a router, and `pgsteer load`, which checks every byte of \
     every answer: all on the same cores. Contenders take turns; a cell is the median over the rounds, in brackets the best. *Amiss* are \
     requests of all rounds without a right answer. HAProxy is shown with a thread for each core and with one, and pgsteer with its \
-    defaults and with one thread and as many connections to backends as there are clients in the middle rows. What is asked is judged \
-    by the faster of each.";
+    defaults and with one thread and as many connections to backends as there are clients in the middle rows. That \
+    second setting was chosen after a few had been tried on this machine, so look at the rows of the defaults too. What is asked is \
+    judged by the faster of each.";
 
 fn title(part: Part) -> &'static str {
     match part {
