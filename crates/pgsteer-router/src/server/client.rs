@@ -6,6 +6,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
+use super::arrived::Arrived;
 use super::buffer::SMALL;
 use super::deadline::Deadline;
 use super::exchange::{Answer, exchange, or_passed, poll_write_all};
@@ -58,10 +59,14 @@ pub(crate) fn error_frame(error: Error) -> &'static [u8] {
 }
 
 /// Serves a client one request at a time.
-pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, shared: &Shared) -> End {
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    arrived: Arrived<S>,
+    shared: &Shared,
+) -> End {
     let mut incoming = Incoming::new(shared);
     loop {
-        let frame = match poll_fn(|cx| incoming.poll_frame(stream, cx)).await {
+        let frame = match poll_fn(|cx| incoming.poll_frame(stream, arrived, cx)).await {
             Ok(frame) => frame,
             Err(stop) => return stop.into(),
         };

@@ -10,14 +10,19 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::arrived::{self, Arrived};
 use super::buffer::poll_fill;
 use super::client::{End, serve};
 use super::pipelined::serve_pipelined;
 use super::shared::Shared;
 
 /// Serves a client over a stream as it is.
-pub(crate) async fn in_clear<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, shared: Arc<Shared>) {
-    match requests(&mut stream, &shared).await {
+pub(crate) async fn in_clear<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    arrived: Arrived<S>,
+    shared: Arc<Shared>,
+) {
+    match requests(&mut stream, arrived, &shared).await {
         // Closing says all there is to say.
         End::ByClient | End::Cut => {}
         End::ByRouter => {
@@ -35,7 +40,7 @@ pub(crate) async fn encrypted(socket: TcpStream, config: Arc<ServerConfig>, shar
     let why = match handshake {
         Ok(Ok(stream)) => {
             let mut stream = Box::new(stream);
-            match requests(&mut stream, &shared).await {
+            match requests(&mut stream, arrived::over_tls, &shared).await {
                 // Without a last word the client knows that something is missing.
                 End::Cut => {}
                 End::ByClient | End::ByRouter => {
@@ -55,12 +60,16 @@ pub(crate) async fn encrypted(socket: TcpStream, config: Arc<ServerConfig>, shar
     }
 }
 
-async fn requests<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, shared: &Arc<Shared>) -> End {
+async fn requests<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    arrived: Arrived<S>,
+    shared: &Arc<Shared>,
+) -> End {
     let one_by_one = shared.options.load().pipeline == 1;
     if one_by_one {
-        serve(stream, shared).await
+        serve(stream, arrived, shared).await
     } else {
-        Box::pin(serve_pipelined(stream, shared)).await
+        Box::pin(serve_pipelined(stream, arrived, shared)).await
     }
 }
 
@@ -86,7 +95,7 @@ mod tests {
 
     use tokio::net::{TcpListener, TcpStream};
 
-    use super::{Shared, in_clear};
+    use super::{Shared, arrived, in_clear};
     use crate::backend::{BackendAddress, BackendOptions, BackendSet, TcpDialer};
     use crate::server::ServerOptions;
 
@@ -103,7 +112,7 @@ mod tests {
         let shared = Arc::new(Shared::new(set, ServerOptions::default(), None));
 
         let place = shared.clients.enrol();
-        let task = place.watch(in_clear(socket, Arc::clone(&shared)));
+        let task = place.watch(in_clear(socket, arrived::over_tcp, Arc::clone(&shared)));
 
         let size = size_of_val(&task);
         assert!(size <= 2048, "{size} bytes");

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
+use super::arrived::Arrived;
 use super::buffer::{Buffer, SMALL, poll_fill};
 use super::deadline::Deadline;
 use super::options::ServerOptions;
@@ -61,6 +62,9 @@ pub(crate) struct Incoming<'a> {
     /// A request has come before.
     asked: bool,
     last_looks: u8,
+    /// In a drain: how many bytes of requests that had come when it began are still to be taken. A request that begins
+    /// behind them is not.
+    had_come: Option<usize>,
 }
 
 impl<'a> Incoming<'a> {
@@ -74,6 +78,7 @@ impl<'a> Incoming<'a> {
             idle_until: None,
             asked: false,
             last_looks: 0,
+            had_come: None,
         }
     }
 
@@ -93,10 +98,14 @@ impl<'a> Incoming<'a> {
     pub(crate) fn poll_frame<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
+        arrived: Arrived<S>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Frame<'a>, Stop>> {
         loop {
             let mut length = None;
+            if self.begun.is_none() && self.had_come == Some(0) {
+                return Poll::Ready(Err(Stop::Ours));
+            }
             if self.inbox.is_none() {
                 if self.is_over() {
                     return Poll::Ready(Err(Stop::Ours));
@@ -105,6 +114,10 @@ impl<'a> Incoming<'a> {
                 self.begin();
             }
             let inbox = self.inbox.as_ref().map_or(&[][..], Buffer::bytes);
+            if self.asked && self.had_come.is_none() && self.shared.clients.phase() != Phase::Serving {
+                // At least one request, for the last looks may have found it.
+                self.had_come = Some(arrived(stream).saturating_add(inbox.len()).max(1));
+            }
             if let Some(header) = inbox.first_chunk::<HEADER_LEN>() {
                 match parse_header(*header, self.options.max_frame) {
                     Ok(payload) => length = Some(HEADER_LEN + payload),
@@ -115,6 +128,9 @@ impl<'a> Incoming<'a> {
                 if length > SMALL || self.inbox.as_ref().is_some_and(|inbox| inbox.len() >= length) {
                     if let (Some(buffer), Some(begun)) = (self.inbox.take(), self.begun.take()) {
                         self.deadline.clear();
+                        if let Some(had_come) = &mut self.had_come {
+                            *had_come = had_come.saturating_sub(length);
+                        }
                         let came = match begun.waited {
                             false => begun.at,
                             true => Instant::now(),

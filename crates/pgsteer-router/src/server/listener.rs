@@ -11,9 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::connection;
 use super::shared::Shared;
 use super::spare::Shortage;
+use super::{arrived, connection};
 
 /// How long a client may be silent before the system asks whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -143,7 +143,11 @@ fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
     let place = shared.clients.enrol();
     let work = Arc::clone(shared);
     match shared.tls.load_full() {
-        None => drop(tokio::spawn(place.watch(connection::in_clear(socket, work)))),
+        None => drop(tokio::spawn(place.watch(connection::in_clear(
+            socket,
+            arrived::over_tcp,
+            work,
+        )))),
         Some(config) => drop(tokio::spawn(
             place.watch(connection::encrypted(socket, config, work)),
         )),

@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod arrived;
 mod buffer;
 mod client;
 mod connection;

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::arrived::Arrived;
 use super::buffer::{Buffer, SMALL};
 use super::client::{Delivered, End, deliver};
 use super::deadline::Deadline;
@@ -39,6 +40,7 @@ enum Event<'a> {
 /// Serves a client up to `pipeline` requests at a time.
 pub(crate) async fn serve_pipelined<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
+    arrived: Arrived<S>,
     shared: &Arc<Shared>,
 ) -> End {
     let mut incoming = Incoming::new(shared);
@@ -59,7 +61,7 @@ pub(crate) async fn serve_pipelined<S: AsyncRead + AsyncWrite + Unpin>(
                 return Poll::Ready(Event::AllAnswered);
             }
             if !done_reading && queue.len() < incoming.options.pipeline as usize {
-                return incoming.poll_frame(stream, cx).map(Event::Frame);
+                return incoming.poll_frame(stream, arrived, cx).map(Event::Frame);
             }
             Poll::Pending
         });

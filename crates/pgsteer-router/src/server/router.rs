@@ -15,7 +15,7 @@ use super::error::{ReloadError, StartError};
 use super::phase::Phase;
 use super::settings::RouterConfig;
 use super::shared::Shared;
-use super::{connection, listener};
+use super::{arrived, connection, listener};
 use crate::admin;
 use crate::backend::{BackendSet, BackendStatus, Dial, TcpDialer};
 use crate::metrics::Totals;
@@ -139,7 +139,11 @@ impl Router {
     {
         self.shared.metrics.accepted.inc();
         let place = self.shared.clients.enrol();
-        let work = place.watch(connection::in_clear(stream, Arc::clone(&self.shared)));
+        let work = place.watch(connection::in_clear(
+            stream,
+            arrived::unknown,
+            Arc::clone(&self.shared),
+        ));
         async {
             work.await;
         }

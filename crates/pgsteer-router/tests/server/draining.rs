@@ -293,3 +293,39 @@ async fn a_router_that_is_dropped_stops_listening_and_cuts_its_clients() {
     }
     panic!("it still listens");
 }
+
+/// It always has the next request under way before it has the last answer.
+#[tokio::test]
+async fn a_client_that_never_stops_sending_is_answered_what_had_come_and_then_ended() {
+    for pipeline in [1, 4] {
+        let router = tcp_router(ServerOptions {
+            pipeline,
+            ..ServerOptions::default()
+        })
+        .await;
+        let client = TcpStream::connect(router.local_addr()).await.unwrap();
+        let (mut reading, mut writing) = client.into_split();
+        let sending = tokio::spawn(async move {
+            let requests = frame(b"and on and on").repeat(100);
+            while writing.write_all(&requests).await.is_ok() {}
+        });
+        for _ in 0..1_000 {
+            assert_eq!(
+                receive(&mut reading).await.as_deref(),
+                Some(&b"and on and on"[..])
+            );
+        }
+
+        let drained = tokio::spawn(async move { (router.shutdown(GRACE).await, router.totals()) });
+        let mut answered = 1_000u64;
+        while receive(&mut reading).await.is_some() {
+            answered += 1;
+        }
+        drop(reading);
+        sending.await.unwrap();
+
+        let (drained, totals) = drained.await.unwrap();
+        assert_eq!((drained.dropped, drained.cut), (0, 0), "{drained:?}");
+        assert_eq!((totals.requests, totals.answered), (answered, answered));
+    }
+}
