@@ -51,8 +51,11 @@ fn clients_that_stay_connected_are_answered_and_let_go_between_two_requests() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     account.assert_sound();
     assert_eq!(account.count("lost") + account.count("errors"), 0, "{account:?}");
-    // One that had just been sent when the router said that it would read no more.
-    assert!(account.count("turned_away") <= 30, "{account:?}");
+    // One each that had just been sent when the router said that it would read no more; some have connected again by then.
+    assert!(
+        account.count("turned_away") <= account.count("connects"),
+        "{account:?}"
+    );
 }
 
 #[test]
