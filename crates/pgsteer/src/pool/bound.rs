@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::ends::ConnectionEnd;
 use super::inner::Inner;
-use crate::dial::EndReason;
+use crate::dial::{EndReason, Handle};
 use crate::error::{ConnectionLost, Error};
 
 impl Inner {
@@ -34,9 +34,11 @@ impl Inner {
                 match within(limit, call.as_mut()).await {
                     Some(result) => result,
                     None => {
+                        let condemned = Condemned(&self.tenant(lease).handle);
                         if let Some(grace) = self.settings.cancel_on_timeout {
                             self.ask_to_stop(lease, grace, call).await;
                         }
+                        drop(condemned);
                         return Err(self.give_up(lease, EndReason::SocketTimeout).await);
                     }
                 }
@@ -65,6 +67,16 @@ impl Inner {
             end,
             error: None,
         }))
+    }
+}
+
+/// A connection whose call has run out of time. It is cut when this is dropped, with the call if that is given up: the
+/// cancel request may be on its way and hit whatever comes next.
+struct Condemned<'a>(&'a Handle);
+
+impl Drop for Condemned<'_> {
+    fn drop(&mut self) {
+        self.0.cut(EndReason::SocketTimeout);
     }
 }
 

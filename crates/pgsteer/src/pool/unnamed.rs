@@ -9,10 +9,12 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use pgsteer_core::pool::Lease;
 use pgsteer_core::verdict::{doubts_types, takes_no_second_name};
+use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error};
 
@@ -22,6 +24,9 @@ use crate::dial::TransactionStatus;
 
 /// How often a text is prepared because somebody has left a statement by the same name on a session.
 const NAMES_TRIED: usize = 5;
+
+/// How long another connection may take to say what the types are.
+const ELSEWHERE: Duration = Duration::from_secs(1);
 
 /// Who may send something on the connection meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +103,9 @@ impl<'a> Unnamed<'a> {
     /// not there on another one, and the number of a type that is not built in need not be the same.
     async fn ask_elsewhere(&self) -> Option<Arc<[Type]>> {
         let other = Borrowed::take(self.pool)?;
-        let types = within_a_transaction(other.client()?, self.sql).await.ok()?;
+        // It may be on a host that does not answer any more, which is not to hold up the holder of one that does.
+        let asked = timeout(ELSEWHERE, within_a_transaction(other.client()?, self.sql)).await;
+        let types = asked.ok()?.ok()?;
         types.iter().all(is_built_in).then_some(types)
     }
 }
@@ -134,7 +141,7 @@ fn is_taken(error: &Error) -> bool {
 /// As [`prepared`], in a transaction of its own.
 async fn within_a_transaction(client: &Client, sql: &str) -> Result<Arc<[Type]>, Error> {
     let open = Open(Some(client));
-    let mut begun = pin!(client.batch_execute("BEGIN READ ONLY"));
+    let mut begun = pin!(client.batch_execute("BEGIN"));
     // Queued before the statement, which need not wait for its answer.
     let at_once = futures_util::poll!(begun.as_mut());
     let types = prepared(client, sql).await;

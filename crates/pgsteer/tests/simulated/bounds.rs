@@ -308,3 +308,21 @@ async fn a_bounded_call_that_is_dropped_leaves_the_connection_to_the_return_rule
     assert_eq!(whoami(&pool.get().await.unwrap()).await.1, pid);
     assert_eq!(tasks(), before);
 }
+
+/// The cancel request may be on its way by then, and must not hit what comes next on the connection.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_in_its_grace_costs_the_connection() {
+    let (sim, pool) = pool_of_one(bounded().cancel_on_timeout(seconds(2))).await;
+    sim.server("a")
+        .script(Script::on("silent", Effect::Hang { cancellable: false }).once());
+    let conn = pool.get().await.unwrap();
+    let call = conn.batch_execute("SELECT 'silent'");
+    assert!(tokio::time::timeout(BOUND + millis(100), call).await.is_err());
+    until("it is dead", || conn.is_closed()).await;
+    assert_eq!(
+        Conn::end(&conn).map(|end| end.cause),
+        Some(EndCause::SocketTimeout)
+    );
+    drop(conn);
+    pool.batch_execute("SELECT 1").await.unwrap();
+}

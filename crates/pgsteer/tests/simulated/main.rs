@@ -46,6 +46,7 @@ mod refusals;
 mod rig;
 mod roles;
 mod round_trips;
+mod runtimes;
 mod seeds;
 mod sharing;
 mod stages;

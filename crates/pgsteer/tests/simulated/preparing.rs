@@ -271,3 +271,25 @@ async fn all_connections_of_a_pool_can_be_told_to_forget_their_statements() {
     ask(&pool, "SELECT 7::int").await.unwrap();
     assert_eq!(prepared(&sim).len(), 2);
 }
+
+/// Where none is kept, another connection is asked for the types: one on a host that does not answer holds nobody up for
+/// long.
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_to_a_frozen_host_does_not_hold_up_the_first_use_of_a_statement() {
+    let sim = three().build();
+    let config = abc().pool_size(3).statement_cache_size(0);
+    let pool = full(&sim, config).await;
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(pool.get().await.unwrap());
+    }
+    let at = held
+        .iter()
+        .position(|conn| pgsteer::Conn::host(conn) == &key("b"))
+        .unwrap();
+    drop(held.swap_remove(at));
+    sim.server("b").freeze();
+    let (row, took) = timed(held[0].query_one_cached("SELECT $1::int", &[&7])).await;
+    assert_eq!(row.unwrap().get::<_, i32>(0), 7);
+    assert!(took <= millis(1100), "{took:?}");
+}

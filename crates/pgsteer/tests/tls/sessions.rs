@@ -24,6 +24,26 @@ async fn a_statement_nobody_waits_for_is_cancelled_over_tls() {
     pool.close(LIMIT).await;
 }
 
+/// The server takes nothing in clear text, so the request was heard only if it came by TLS.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_runs_out_of_time_is_cancelled_over_tls() {
+    let universe = one(Tls::new().required()).await;
+    let trusting = trusting(&universe, "verify-full");
+    let options = format!("socket_timeout=300ms&cancel_on_timeout=1min&{trusting}");
+    let pool = pool(&universe, &options);
+    let conn = pool.get().await.unwrap();
+    let began = Instant::now();
+    let error = conn.batch_execute("SELECT pg_sleep(600)").await.unwrap_err();
+    assert!(matches!(error, pgsteer::Error::ConnectionLost(_)), "{error}");
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "the grace has not run out"
+    );
+    assert!(conn.is_closed());
+    drop(conn);
+    pool.close(LIMIT).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_over_tls_survives_a_killed_server_and_leaves_no_session_behind() {
     let universe = one(Tls::new().required()).await;
