@@ -18,6 +18,9 @@ use super::{arrived, connection};
 /// How long a client may be silent before the system asks whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
+/// How long the last packet of a client's connecting may be under way when the socket is shut.
+const HALF_CONNECTED: Duration = Duration::from_millis(100);
+
 /// How many clients are turned away between two rests at most.
 const TURNED_AWAY_AT_ONCE: usize = 64;
 
@@ -97,21 +100,17 @@ fn is_the_clients(error: &io::Error) -> bool {
     )
 }
 
-/// Whom the kernel has accepted was accepted. Nobody else gets in: what is sent to the socket from now on is thrown away,
-/// so that no connection is established between the last accept and the close.
+/// Whom the kernel has accepted was accepted. Nobody else gets in: a first packet that comes from now on is thrown away, and
+/// whoever has had the kernel's answer to one is waited for, since to that client it is connected.
 async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
     let Ok(listener) = listener.into_std() else {
         return;
     };
     #[cfg(target_os = "linux")]
-    {
-        // A filter that keeps nothing of any packet.
-        const RETURN: u16 = 0x06;
-        let nothing = socket2::SockFilter::new(RETURN, 0, 0, 0);
-        if let Err(error) = SockRef::from(&listener).attach_filter(&[nothing]) {
-            tracing::debug!(target: "pgsteer::router", "the listening socket cannot be shut before it is closed: {error}");
-        }
+    if let Err(error) = SockRef::from(&listener).attach_filter(&WITHOUT_FIRST_PACKETS) {
+        tracing::debug!(target: "pgsteer::router", "the listening socket cannot be shut before it is closed: {error}");
     }
+    let until = Instant::now() + HALF_CONNECTED;
     loop {
         let most = || shared.options.load().max_connections as usize;
         shared.clients.fewer_than(most).await;
@@ -127,11 +126,30 @@ async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
                 }
             }
             Err(error) if is_the_clients(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() >= until => return,
             Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
         }
     }
 }
+
+/// A filter that keeps every packet of a listening socket but those that ask for a connection: of a TCP header's flags, in
+/// its byte 13, SYN is set and ACK is not.
+#[cfg(target_os = "linux")]
+const WITHOUT_FIRST_PACKETS: [socket2::SockFilter; 5] = {
+    const LOAD_BYTE: u16 = 0x30;
+    const AND: u16 = 0x54;
+    const JUMP_IF_EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const SYN: u32 = 0x02;
+    const ACK: u32 = 0x10;
+    [
+        socket2::SockFilter::new(LOAD_BYTE, 0, 0, 13),
+        socket2::SockFilter::new(AND, 0, 0, SYN | ACK),
+        socket2::SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
+        socket2::SockFilter::new(RETURN, 0, 0, 0),
+        socket2::SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+};
 
 /// Gives a client a task of its own.
 fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
