@@ -33,6 +33,9 @@ use crate::dial::{self, Wire};
 /// [`recycle`](crate::Config::recycle) or [`on_return`](crate::Config::on_return). Notifications are not delivered to
 /// pooled connections.
 ///
+/// A cancel request sent by hand, by [`cancel_token`](Client::cancel_token), may hit whoever has the connection next if it
+/// is still under way when the guard goes: keep the guard until the server has closed the request's socket.
+///
 /// As with any guard that dereferences mutably, `std::mem::swap` on two guards' clients exchanges the clients under the
 /// guards. The pool then looks at the wrong wire when they come back; do not do it.
 #[must_use = "dropping it gives the connection back"]

@@ -187,8 +187,8 @@ pub(super) const WORDS: &[Word] = &[
     only(
         "prepareThreshold",
         &["1", "2", "3", "4", "5"],
-        "tokio-postgres prepares what is given to its query and execute; behind a pooler that cannot have that use \
-         query_typed or simple_query, and leave this out",
+        "tokio-postgres prepares what is given to its query and execute; behind a pooler that cannot have that write \
+         statement_cache_size=0, use query_cached, query_typed or simple_query, and leave this out",
     ),
     only(
         "preferQueryMode",
