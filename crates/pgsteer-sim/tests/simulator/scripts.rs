@@ -144,6 +144,19 @@ async fn a_driver_meets_a_cut_answer_as_a_lost_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_script_can_be_for_a_whole_text_and_not_for_what_contains_it() {
+    let sim = Sim::new(1);
+    let client = client(&sim, "a").await;
+    sim.server("a")
+        .script(Script::at("SELECT 1", Effect::error("XX000")));
+    client.simple_query("SELECT 1 + 1").await.unwrap();
+    for sql in ["SELECT 1", " select 1 "] {
+        let error = client.simple_query(sql).await.unwrap_err();
+        assert_eq!(sqlstate(&error), "XX000", "{sql}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_bytes_other_tags_and_warnings_can_be_sent() {
     let sim = Sim::new(1);
     let mut raw = Raw::log_in(&sim, "a").await;

@@ -42,6 +42,23 @@ async fn expressions_have_the_values_and_names_postgresql_gives_them() {
         ),
         ("SELECT rig_whoami()", Some("a"), "rig_whoami"),
         (
+            "SELECT CASE WHEN 1 > 2 THEN 'yes' ELSE 'no' END",
+            Some("no"),
+            "?column?",
+        ),
+        // What is not chosen is not worked out.
+        ("SELECT CASE WHEN true THEN NULL ELSE 1/0 END", None, "?column?"),
+        (
+            "SELECT current_setting('no.such_setting', true)",
+            None,
+            "current_setting",
+        ),
+        (
+            "SELECT count(*) FROM generate_series(1, 3), pg_control_system()",
+            Some("3"),
+            "count",
+        ),
+        (
             "SELECT pg_catalog.pg_is_in_recovery()",
             Some("f"),
             "pg_is_in_recovery",

@@ -1,7 +1,7 @@
 //! Transactions as the wire shows them: status bytes, command tags, savepoints, conflicts.
 
 use crate::common::{Raw, client, field, kinds, sqlstate};
-use pgsteer_sim::{Sim, TransactionStatus};
+use pgsteer_sim::{Shutdown, Sim, TransactionStatus};
 use postgres_protocol::message::frontend;
 
 /// Runs a simple query by hand; the tag or SQLSTATE of its last answer, and the status byte.
@@ -162,4 +162,49 @@ async fn settings_follow_the_transaction_and_reported_ones_are_reported() {
         "LOCAL ends with the commit too"
     );
     assert_eq!(run(&mut raw, "SELECT 1").await.1, 'I');
+}
+
+/// The first cell of a query's answer.
+async fn cell(client: &tokio_postgres::Client, sql: &str) -> String {
+    let messages = client
+        .simple_query(sql)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let row = messages.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+        _ => None,
+    });
+    row.expect("a value").to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transactions_id_tells_what_became_of_it_and_is_given_again_after_a_crash_that_lost_it() {
+    let sim = Sim::new(1);
+    let server = sim.server("a");
+    let since = "SELECT pg_stat_get_bgwriter_stat_reset_time()";
+    for crash in [Shutdown::Immediate, Shutdown::Crash] {
+        let (writer, observer) = (client(&sim, "a").await, client(&sim, "a").await);
+        writer.batch_execute("BEGIN").await.unwrap();
+        let kept = cell(&writer, "SELECT txid_current()").await;
+        let fate_of_kept = format!("SELECT txid_status({kept})");
+        assert_eq!(cell(&observer, &fate_of_kept).await, "in progress");
+        writer.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(cell(&observer, &fate_of_kept).await, "committed");
+        let insert = "BEGIN; INSERT INTO ledger VALUES (1)";
+        writer.batch_execute(insert).await.unwrap();
+        let lost = cell(&writer, "SELECT txid_current()").await;
+        let before = cell(&observer, since).await;
+
+        server.restart(crash);
+
+        let observer = client(&sim, "a").await;
+        assert_ne!(cell(&observer, since).await, before);
+        assert_eq!(cell(&observer, &fate_of_kept).await, "committed");
+        let fate_of_lost = format!("SELECT txid_status({lost})");
+        let error = observer.simple_query(&fate_of_lost).await.unwrap_err();
+        assert_eq!(sqlstate(&error), "22023", "it was never given");
+        assert_eq!(cell(&observer, "SELECT txid_current()").await, lost);
+        assert_eq!(cell(&observer, &fate_of_lost).await, "committed");
+    }
+    assert!(sim.ledger().is_empty());
 }

@@ -5,21 +5,20 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use pgsteer_core::commit::Doubt;
 use pgsteer_core::verdict::{
-    Class, Evidence, classify, doubts_role, leaves_commit_in_doubt, may_outdate_statement, refuses_question,
+    Class, Evidence, classify, doubts_role, leaves_commit_in_doubt, may_outdate_statement,
 };
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::lost::{Lost, Marked};
+use super::lost::Lost;
+use super::mark::{Marked, mark};
 use super::options::{AttemptEnd, TransactionOptions};
-use super::question;
 use super::scope::Scope;
 use super::tx::Tx;
 use crate::dial::Severity;
 use crate::error::Error;
 use crate::health::is_fatal;
-use crate::pool::{Conn, Pool, TransactionStatus};
+use crate::pool::{Conn, Pool};
 
 /// Why nobody knows of a commit that the server confirmed and its standbys did not.
 const UNCONFIRMED: &str =
@@ -188,7 +187,10 @@ impl<'a> Running<'a> {
 
     async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Outcome<T, E> {
         let wire = Conn::wire(&conn);
-        let marked = match self.in_time(self.mark(&conn)).await {
+        let marked = match self
+            .in_time(mark(&conn, self.options, self.pool.settings()))
+            .await
+        {
             None => return self.timed_out(conn).into(),
             Some(Err(error)) => {
                 self.discard(conn);
@@ -275,52 +277,6 @@ impl<'a> Running<'a> {
         Ended::failed(AttemptEnd::TimedOut, Error::TransactionTimeout(limit))
     }
 
-    /// Asks for the transaction's id and where the server stands, if that is wanted and can be.
-    ///
-    /// # Errors
-    /// The connection is lost, and COMMIT has not been sent.
-    async fn mark(&self, conn: &Conn) -> Result<Marked, Error> {
-        if !self.options.resolves(self.pool.settings()) {
-            return Ok(Marked::NotWanted);
-        }
-        if self.options.only_reads() {
-            return Ok(Marked::OnlyReads);
-        }
-        if let Some(doubt) = Conn::unasked(conn) {
-            return Ok(Marked::Not(doubt.clone()));
-        }
-        if Conn::transaction_status(conn) == Some(TransactionStatus::Failed) {
-            let why = "the transaction had failed".to_owned();
-            return Ok(Marked::Not(Doubt::NotMarked(why)));
-        }
-        let error = match conn.simple_query(question::MARK).await {
-            Ok(answer) => {
-                let marked = question::read_mark(&answer);
-                if let Marked::Not(doubt) = &marked {
-                    Conn::never_ask(conn, doubt.clone());
-                }
-                return Ok(marked);
-            }
-            Err(error) => error,
-        };
-        let refused = match evidence(&error) {
-            Evidence::Server {
-                fatal: false,
-                sqlstate,
-            } => refuses_question(sqlstate),
-            _ => return Err(error),
-        };
-        let doubt = Doubt::NotMarked(error.to_string());
-        if refused {
-            Conn::never_ask(conn, doubt.clone());
-        }
-        match conn.batch_execute(question::UNDO_MARK).await {
-            // If there is nothing to go back to, the transaction has failed by itself, as COMMIT will say.
-            Ok(()) | Err(Error::Postgres(_)) => Ok(Marked::Not(doubt)),
-            Err(error) => Err(error),
-        }
-    }
-
     fn lost<T, E>(
         conn: &Conn,
         value: T,
@@ -375,7 +331,7 @@ impl Drop for Running<'_> {
 
 /// What an error of one of our own statements is evidence of. One that the server did not send means that the
 /// conversation is over.
-fn evidence(error: &Error) -> Evidence<'_> {
+pub(super) fn evidence(error: &Error) -> Evidence<'_> {
     let said = match error {
         Error::Postgres(error) => error.as_db_error(),
         _ => None,

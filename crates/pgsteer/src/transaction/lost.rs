@@ -9,6 +9,7 @@ use pgsteer_core::verdict::HostEffect;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::attempt::Ended;
+use super::mark::Marked;
 use super::options::{AttemptEnd, TransactionOptions};
 use super::question;
 use crate::error::{CommitAborted, CommitUnknown, Error, shortened};
@@ -17,19 +18,6 @@ use crate::world::Endpoint;
 
 /// The longest rest between two questions.
 const LONGEST_REST: Duration = Duration::from_secs(1);
-
-/// What is known of a transaction before its COMMIT is sent.
-#[derive(Debug)]
-pub(super) enum Marked {
-    /// Nothing: it is not wanted.
-    NotWanted,
-    /// It has nothing to commit: it only reads.
-    OnlyReads,
-    /// Nothing, for this reason.
-    Not(Doubt),
-    /// Its id, and where the server stands.
-    With(Box<Mark>),
-}
 
 /// A transaction whose COMMIT was sent and not answered, once its connection is gone.
 pub(super) struct Lost<T> {

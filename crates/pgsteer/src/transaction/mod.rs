@@ -7,6 +7,7 @@
 mod attempt;
 mod cached;
 mod lost;
+mod mark;
 mod options;
 mod question;
 mod scope;

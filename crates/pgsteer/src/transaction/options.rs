@@ -123,7 +123,7 @@ impl TransactionOptions {
     /// - nobody knows: [`Error::CommitOutcomeUnknown`](crate::Error::CommitOutcomeUnknown), with the reason.
     ///
     /// A transaction that is [`read_only`](Self::read_only), or on a standby, is not asked about: it has nothing that could be
-    /// committed, and is run again.
+    /// committed, and is run again. What it does beside reading, a `NOTIFY` say, may then be done twice.
     ///
     /// # When it is known
     ///

@@ -10,7 +10,7 @@ use pgsteer_core::verdict::{is_never_given, refuses_question};
 use tokio::time::timeout;
 use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
-use super::lost::Marked;
+use super::mark::Marked;
 use crate::dial::Dialled;
 use crate::error::driver_in_words;
 

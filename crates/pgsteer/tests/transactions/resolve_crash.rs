@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use pgsteer::CommitDoubt;
+use pgsteer::{CommitDoubt, Error};
 use pgsteer_testkit::Server;
 
 use crate::cutting::{At, Cutter};
 use crate::resolve::{cut_bank, doubt, resolving, tell};
-use crate::rig::{Bank, becomes, soon};
+use crate::rig::{Bank, LIMIT, soon};
 
 /// Nothing is written out before somebody waits for it, so that a crash loses ids.
 const LAZY: (&str, &str) = ("wal_writer_delay", "10s");
@@ -32,14 +32,21 @@ const CRASHES: [Crash; 3] = [
 /// Kills a backend, for which the server throws all the others out too and starts its memory anew.
 fn crash_a_backend(bank: &Bank) {
     bank.server(|server| {
-        let backend = server.backends("pgsteer")[0];
-        assert!(server.crash(backend));
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while server.try_sql("SELECT 1").is_err() {
-            assert!(std::time::Instant::now() < deadline, "it does not recover");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        // The pool may be about to open its connections.
+        wait_until("a backend has crashed", || {
+            let backends = server.backends("pgsteer");
+            backends.first().is_some_and(|backend| server.crash(*backend))
+        });
+        wait_until("it has recovered", || server.try_sql("SELECT 1").is_ok());
     });
+}
+
+fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + LIMIT;
+    while !so() {
+        assert!(std::time::Instant::now() < deadline, "not so: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn number(server: &Server, sql: &str) -> i64 {
@@ -91,90 +98,119 @@ async fn after_a_crash_what_was_committed_is_unknown_and_not_done_twice() {
     }
 }
 
-/// What somebody does between a crash that lost an id and the question after it.
-async fn lose_and_give_again(bank: &Bank, cutter: &Cutter, also: impl FnOnce(&Server)) {
-    soon(cutter.silent()).await;
-    let lost = tokio::task::block_in_place(|| open_id(bank));
-    crash_a_backend(bank);
-    bank.server(|server| {
-        let given = number(server, "INSERT INTO told VALUES (1000) RETURNING txid_current()");
-        assert_eq!(given, lost, "the id is given again");
-        assert_eq!(plain_word(bank, lost), "committed");
-        also(server);
-    });
-    cutter.break_off();
+/// How often a server may write out by itself what it was to lose, before a test gives up.
+const TRIES: i32 = 10;
+
+/// Work is lost by a crash, and somebody else commits with its id before anybody asks. What came of the transaction whose
+/// work it was: how often its closure ran, and the result; `None` if the work was written out in time after all.
+async fn lose_and_give_again(
+    bank: &Bank,
+    cutter: &Cutter,
+    id: i32,
+    also: impl FnOnce(&Server),
+) -> Option<(u32, Result<u64, Error>)> {
+    cutter.cut(At::Commit);
+    let losing = async {
+        soon(cutter.silent()).await;
+        let lost = tokio::task::block_in_place(|| open_id(bank));
+        crash_a_backend(bank);
+        let mut again = false;
+        bank.server(|server| {
+            let given = number(server, "INSERT INTO told VALUES (1000) RETURNING txid_current()");
+            again = given == lost;
+            if again {
+                assert_eq!(plain_word(bank, lost), "committed");
+                also(server);
+            }
+        });
+        cutter.break_off();
+        again
+    };
+    let (told, again) = tokio::join!(tell(&bank.pool, id, resolving()), losing);
+    again.then_some(told)
 }
 
 /// A client that asked for the id alone would be told that its lost work is committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_given_again_after_a_crash_does_not_make_lost_work_committed() {
     let (bank, cutter) = cut_bank(&[LAZY, REPLICA]).await;
-    for id in 1..=3 {
-        cutter.cut(At::Commit);
-        let losing = lose_and_give_again(&bank, &cutter, |_| ());
-        let ((runs, result), ()) = tokio::join!(tell(&bank.pool, id, resolving()), losing);
-        assert_eq!((runs, result.unwrap(), bank.told(id)), (2, 1, 1));
+    let mut lost = 0;
+    for id in 1..=TRIES {
+        if let Some((runs, result)) = lose_and_give_again(&bank, &cutter, id, |_| ()).await {
+            assert_eq!((runs, result.unwrap()), (2, 1));
+            lost += 1;
+        }
+        assert_eq!(bank.told(id), 1);
+        if lost == 3 {
+            return;
+        }
     }
-    assert_eq!(bank.told(1000), 3);
+    panic!("of {TRIES} ids only {lost} were given again");
 }
 
-/// Where the log ended at the crash can no longer be seen, or was never to be told.
-#[tokio::test(flavor = "multi_thread")]
-async fn lost_work_whose_id_was_given_again_is_unknown_where_the_crash_left_no_trace() {
-    let much = "SELECT pg_logical_emit_message(false, 'test', repeat('x', 100000))";
-    for (setting, checkpoints) in [(REPLICA, true), (("wal_level", "minimal"), false)] {
-        let (bank, cutter) = cut_bank(&[LAZY, setting]).await;
-        cutter.cut(At::Commit);
-        let losing = lose_and_give_again(&bank, &cutter, |server| {
-            if checkpoints {
-                server.sql(much);
-                server.sql("CHECKPOINT");
-            }
-        });
-        let ((runs, result), ()) = tokio::join!(tell(&bank.pool, 1, resolving()), losing);
+const MUCH: &str = "SELECT pg_logical_emit_message(false, 'test', repeat('x', 100000))";
+
+/// Lost work whose id was given again, where nothing tells any more that it was lost.
+async fn stays_unknown(settings: &[(&str, &str)], also: fn(&Server)) {
+    let (bank, cutter) = cut_bank(settings).await;
+    for id in 1..=TRIES {
+        let Some((runs, result)) = lose_and_give_again(&bank, &cutter, id, also).await else {
+            continue;
+        };
         assert_eq!(
             (runs, doubt(result)),
             (1, CommitDoubt::MayBeAnother),
-            "{setting:?}"
+            "{settings:?}"
         );
-        assert_eq!((bank.told(1), bank.told(1000)), (0, 1));
+        assert_eq!(bank.told(id), 0);
+        return;
     }
+    panic!("of {TRIES} ids none was given again");
 }
 
-/// A second crash hides where the first one cut the log off: what is there now looks as if it had been there all along.
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_work_whose_id_was_given_again_is_unknown_after_a_checkpoint() {
+    stays_unknown(&[LAZY, REPLICA], |server| {
+        server.sql(MUCH);
+        server.sql("CHECKPOINT");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_work_whose_id_was_given_again_is_unknown_where_checkpoints_tell_nothing() {
+    stays_unknown(&[LAZY, ("wal_level", "minimal")], |_| ()).await;
+}
+
+/// The second crash hides where the first one cut the log off: what is there now looks as if it had been there all along.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_work_whose_id_was_given_again_is_unknown_after_another_crash() {
-    let (bank, cutter) = cut_bank(&[LAZY, REPLICA]).await;
-    cutter.cut(At::Commit);
-    let much = "SELECT pg_logical_emit_message(false, 'test', repeat('x', 100000))";
-    let losing = async {
-        lose_and_give_again(&bank, &cutter, |server| {
-            server.sql(much);
-            server.sql("INSERT INTO told VALUES (1001)");
-            server.kill();
-            server.start();
-        })
-        .await;
-    };
-    let ((runs, result), ()) = tokio::join!(tell(&bank.pool, 1, resolving()), losing);
-    assert_eq!((runs, doubt(result)), (1, CommitDoubt::MayBeAnother));
-    assert_eq!((bank.told(1), bank.told(1000)), (0, 1));
+    stays_unknown(&[LAZY, REPLICA], |server| {
+        server.sql(MUCH);
+        server.sql("INSERT INTO told VALUES (1001)");
+        server.kill();
+        server.start();
+    })
+    .await;
 }
 
 /// With `synchronous_commit=off` a server may lose what it has said to be committed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_the_server_was_allowed_to_lose_is_done_again_if_it_was_lost() {
     let (bank, cutter) = cut_bank(&[LAZY, REPLICA]).await;
-    for (id, crashes) in [(1, true), (2, false)] {
+    let mut lost = false;
+    for id in 1..=TRIES {
+        let crashes = id > 1;
         cutter.cut(At::Answer(0));
         let crashing = async {
             soon(cutter.silent()).await;
             bank.is_told(id).await;
             if crashes {
                 crash_a_backend(&bank);
-                becomes("it is lost", || bank.told(id) == 0).await;
             }
+            let kept = bank.told(id) == 1;
             cutter.break_off();
+            kept
         };
         let mut runs = 0;
         let work = bank.pool.transaction_with(resolving(), |tx| {
@@ -184,10 +220,19 @@ async fn a_commit_that_the_server_was_allowed_to_lose_is_done_again_if_it_was_lo
                 tx.execute("INSERT INTO told VALUES ($1)", &[&id]).await
             }
         });
-        let (result, ()) = tokio::join!(soon(work), crashing);
-        result.unwrap();
-        assert_eq!((runs, bank.told(id)), (if crashes { 2 } else { 1 }, 1));
+        let (result, kept) = tokio::join!(soon(work), crashing);
+        match (crashes, kept) {
+            (false, _) => assert_eq!((runs, result.unwrap()), (1, 1)),
+            (true, true) => assert_eq!(doubt(result), CommitDoubt::MayBeAnother),
+            (true, false) => assert_eq!((runs, result.unwrap()), (2, 1)),
+        }
+        assert_eq!(bank.told(id), 1);
+        lost = !kept;
+        if lost {
+            break;
+        }
     }
+    assert!(lost, "nothing was lost in {TRIES} tries");
 }
 
 /// The server is gone for longer than anybody wants to wait.
@@ -211,4 +256,40 @@ async fn a_server_that_does_not_come_back_in_time_leaves_it_unknown() {
     assert_eq!(runs, 1);
     bank.server(Server::start);
     assert_eq!(bank.told(1), 1);
+}
+
+/// What a server says of its past: where its last checkpoint is, whether its redo begins there, and since when its
+/// statistics count.
+fn past(server: &Server) -> (String, bool, String) {
+    let sql = "SELECT checkpoint_lsn, redo_lsn, date_part('epoch', pg_stat_get_bgwriter_stat_reset_time()) \
+               FROM pg_control_checkpoint()";
+    let row = server.sql(sql).remove(0);
+    let [Some(at), Some(redo), Some(statistics)] = &row[..] else {
+        panic!("{row:?}");
+    };
+    (at.clone(), at == redo, statistics.clone())
+}
+
+/// What the rule relies on, as this server has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_begins_statistics_anew_and_ends_with_a_checkpoint_of_its_own_kind() {
+    let (bank, _) = cut_bank(&[REPLICA]).await;
+    bank.server(|server| {
+        let nothing: fn(&Bank) = |_| ();
+        let checkpoint: fn(&Bank) = |bank| drop(bank.server.server(0).sql("CHECKPOINT"));
+        let restart: fn(&Bank) = |bank| bank.server.server(0).restart();
+        let rest = [
+            ("nothing", nothing, false, None),
+            ("a checkpoint amid work", checkpoint, false, Some(false)),
+            ("an orderly restart", restart, false, Some(true)),
+        ];
+        let crashes = CRASHES.map(|(what, crash)| (what, crash, true, Some(true)));
+        for (what, act, new_statistics, checkpoint) in rest.into_iter().chain(crashes) {
+            let (at, _, statistics) = past(server);
+            act(&bank);
+            let (now_at, at_redo, now_statistics) = past(server);
+            assert_eq!(now_statistics != statistics, new_statistics, "{what}");
+            assert_eq!((now_at != at).then_some(at_redo), checkpoint, "{what}");
+        }
+    });
 }
