@@ -221,7 +221,7 @@ async fn a_commit_that_no_standby_has_confirmed_is_unknown_until_one_has() {
         };
         let options = match confirmed {
             true => resolving(),
-            false => resolving().resolve_commit_timeout(Duration::from_secs(3)),
+            false => resolving().resolve_commit_timeout(Duration::from_secs(5)),
         };
         let ((runs, result), ()) = tokio::join!(write(&pool, number, options), ending);
         match confirmed {
@@ -260,7 +260,7 @@ async fn a_commit_that_waits_for_its_standby_is_asked_about_until_that_has_it() 
         };
         let options = match thaws {
             true => resolving(),
-            false => resolving().resolve_commit_timeout(Duration::from_secs(2)),
+            false => resolving().resolve_commit_timeout(Duration::from_secs(4)),
         };
         let ((runs, result), ()) = tokio::join!(write(&pool, number, options), breaking);
         match thaws {

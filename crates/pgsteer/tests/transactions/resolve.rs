@@ -114,7 +114,7 @@ async fn a_transaction_that_the_server_still_has_open_is_asked_about_until_it_is
         };
         let options = match patient {
             true => resolving(),
-            false => resolving().resolve_commit_timeout(Duration::from_secs(1)),
+            false => resolving().resolve_commit_timeout(Duration::from_secs(3)),
         };
         let ((runs, result), ()) = tokio::join!(tell(&bank.pool, id, options), breaking);
         match patient {

@@ -246,7 +246,7 @@ async fn a_server_that_does_not_come_back_in_time_leaves_it_unknown() {
         bank.server(Server::kill);
         cutter.break_off();
     };
-    let options = resolving().resolve_commit_timeout(Duration::from_secs(1));
+    let options = resolving().resolve_commit_timeout(Duration::from_secs(3));
     let ((runs, result), ()) = tokio::join!(tell(&bank.pool, 1, options), killing);
     let said = doubt(result);
     assert!(
