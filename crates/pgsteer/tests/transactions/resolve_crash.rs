@@ -32,12 +32,17 @@ const CRASHES: [Crash; 3] = [
 /// Kills a backend, for which the server throws all the others out too and starts its memory anew.
 fn crash_a_backend(bank: &Bank) {
     bank.server(|server| {
+        let life = "SELECT pg_stat_get_bgwriter_stat_reset_time()";
+        let before = server.sql(life);
         // The pool may be about to open its connections.
         wait_until("a backend has crashed", || {
             let backends = server.backends("pgsteer");
             backends.first().is_some_and(|backend| server.crash(*backend))
         });
-        wait_until("it has recovered", || server.try_sql("SELECT 1").is_ok());
+        // It goes on for a moment as if nothing had happened.
+        wait_until("it has recovered", || {
+            server.try_sql(life).is_ok_and(|now| now != before)
+        });
     });
 }
 
