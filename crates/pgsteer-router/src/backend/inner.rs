@@ -212,8 +212,9 @@ impl Inner {
                 back: Back::Unfit,
             }),
             Err(restless) => {
+                let has_served = connection.answered > 0;
                 drop(self.slots.take(&mut lease));
-                let back = Back::Lost(restless);
+                let back = Back::Lost { restless, has_served };
                 self.tell_keeper(Message::Returned { lease, back });
             }
         }

@@ -140,8 +140,8 @@ impl Keeper {
         self.own(lease);
         let why = match back {
             Back::Unfit => return self.examine(slot),
-            Back::Lost(restless) => {
-                self.lost(slot, restless);
+            Back::Lost { restless, has_served } => {
+                self.ended(slot, restless, has_served);
                 return self.carry_out();
             }
             Back::Failed => ReturnReason::Closed,
@@ -178,7 +178,6 @@ impl Keeper {
 
     /// The connection in a slot of the keeper's has turned out to be of no use. Whoever calls it sees to the actions.
     pub(super) fn lost(&mut self, slot: u32, restless: Restless) {
-        Counters::add(&self.pool.counters.lost);
         let young = self.pool.options.failed_backend_delay;
         let connection = self.take_connection(slot);
         let has_served = connection
@@ -187,6 +186,20 @@ impl Keeper {
         let never_lived = !has_served
             && connection
                 .is_some_and(|connection| now().saturating_duration_since(connection.opened_at) < young);
+        self.ended(slot, restless, has_served);
+        if never_lived {
+            // It lets itself be dialled and ends what it has taken: nobody would ever be answered there, and whoever wants a
+            // new connection is not to have it dialled in a circle.
+            self.turn_fresh_away();
+            if self.pool.streak.failed() {
+                self.requests_failed("it ends connections before they have been used");
+            }
+        }
+    }
+
+    /// The connection of a slot of the keeper's has ended and is closed; `has_served`: after it had answered a request.
+    fn ended(&mut self, slot: u32, restless: Restless, has_served: bool) {
+        Counters::add(&self.pool.counters.lost);
         tracing::debug!(target: "pgsteer::router", backend = %self.pool.address, slot, "{restless}");
         self.pool.note_error(restless.to_string().into());
         self.emptied(slot);
@@ -200,14 +213,6 @@ impl Keeper {
                 planner.died(slot, true, pool, now)
             }
         });
-        if never_lived {
-            // It lets itself be dialled and ends what it has taken: nobody would ever be answered there, and whoever wants a
-            // new connection is not to have it dialled in a circle.
-            self.turn_fresh_away();
-            if self.pool.streak.failed() {
-                self.requests_failed("it ends connections before they have been used");
-            }
-        }
     }
 
     fn wanted_fresh(&mut self, fresh: Fresh) {

@@ -90,7 +90,11 @@ pub(super) enum Back {
     /// With its connection, which is retired or on which something has come; or the pool is closed.
     Unfit,
     /// Without: it could not be laid down.
-    Lost(Restless),
+    Lost {
+        restless: Restless,
+        /// It had answered a request before.
+        has_served: bool,
+    },
     /// Without: its request failed, and that was the backend's doing.
     Failed,
     /// Without: it was closed before its request had begun.
