@@ -368,7 +368,7 @@ pub fn is_never_given(sqlstate: &str) -> bool {
     sqlstate == "22023"
 }
 
-/// Whether the code says that a question will never be answered on this session: something in it does not exist there, is
+/// Whether the code says that a question will never be answered on a connection: something in it does not exist there, is
 /// not allowed, or is not known.
 pub fn refuses_question(sqlstate: &str) -> bool {
     sqlstate.starts_with("42") || sqlstate.starts_with("0A")
