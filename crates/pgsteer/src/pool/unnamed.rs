@@ -22,8 +22,9 @@ use super::inner::Inner;
 use super::tenant::Tenant;
 use crate::dial::TransactionStatus;
 
-/// How often a text is prepared because somebody has left a statement by the same name on a session.
-const NAMES_TRIED: usize = 5;
+/// How often a text is prepared because somebody has left a statement by the same name on a session. Whoever leaves one
+/// there leaves several as a rule, numbered one after another.
+const NAMES_TRIED: usize = 50;
 
 /// How long another connection may take to say what the types are.
 const ELSEWHERE: Duration = Duration::from_secs(1);
