@@ -3,6 +3,8 @@
 //! `/healthz` says that the process runs. `/readyz` says whether new clients are welcome, and is the first thing that a
 //! drain changes.
 
+mod visits;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +20,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use visits::{Visit, Visits};
 
 use crate::metrics::{Scrape, TEXT_TYPE};
 use crate::server::Shared;
 
-/// The most connections at a time; whoever comes then waits in the kernel's queue.
+/// The most connections at a time. One that comes then takes the place of the oldest that has not asked for anything yet, so
+/// that connections held open in silence keep nobody from an answer.
 const MOST: usize = 64;
 
 /// How long the head of a request may take, and how long the whole of it with its answer.
@@ -42,17 +46,26 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Canc
     let scrape = Scrape::of(Arc::clone(&shared));
     let admin = Arc::new(Admin { shared, scrape });
     let places = Arc::new(Semaphore::new(MOST));
+    let mut visits = Visits::default();
     let accepting = async {
-        while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        loop {
             let Ok((socket, _)) = listener.accept().await else {
                 sleep(REST).await;
                 continue;
             };
-            let (admin, stop) = (Arc::clone(&admin), stop.clone());
+            if places.available_permits() == 0 {
+                visits.send_one_away();
+            }
+            // Never closed.
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let visit = visits.begin(stop.child_token());
+            let admin = Arc::clone(&admin);
             tokio::spawn(async move {
-                let serving = timeout(WHOLE, admin.connection(socket));
+                let serving = timeout(WHOLE, admin.connection(socket, &visit));
                 // How a scraper goes is its own affair.
-                let _ = stop.run_until_cancelled(serving).await;
+                let _ = visit.leave.run_until_cancelled(serving).await;
                 drop(place);
             });
         }
@@ -61,8 +74,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, stop: Canc
 }
 
 impl Admin {
-    async fn connection(&self, socket: TcpStream) -> hyper::Result<()> {
+    async fn connection(&self, socket: TcpStream, visit: &Visit) -> hyper::Result<()> {
         let service = service_fn(|request: Request<Incoming>| async move {
+            visit.has_asked();
             Ok::<_, Infallible>(self.answer(request.method(), request.uri().path()))
         });
         http1::Builder::new()

@@ -19,7 +19,10 @@ async fn watched(backends: Backends, server: ServerOptions) -> Router {
 
 /// Status and body.
 async fn request(address: SocketAddr, line: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    request_on(TcpStream::connect(address).await.unwrap(), line).await
+}
+
+async fn request_on(mut stream: TcpStream, line: &str) -> (u16, String) {
     let head = format!("{line} HTTP/1.1\r\nHost: router\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut text = String::new();
@@ -123,4 +126,42 @@ async fn other_paths_and_methods_are_refused() {
     assert_eq!(request(address, "GET /").await.0, 404);
     assert_eq!(request(address, "POST /metrics").await.0, 405);
     assert_eq!(request(address, "HEAD /healthz").await, (200, String::new()));
+}
+
+/// Far less than a silent connection may stay.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+#[tokio::test]
+async fn connections_that_say_nothing_or_half_of_it_hold_up_no_health_check_and_the_oldest_of_them_go() {
+    let router = watched(Backends::one(echo()), ServerOptions::default()).await;
+    let address = router.metrics_addr().unwrap();
+    let mut silent = Vec::new();
+    for number in 0..200 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"GET /healthz HT").await.unwrap();
+        }
+        silent.push(stream);
+    }
+
+    let answers = async {
+        for _ in 0..10 {
+            assert_eq!(
+                request(address, "GET /healthz").await,
+                (200, "alive\n".to_owned())
+            );
+        }
+        // 64 have room; this one is among the last that came before the health checks.
+        let newest = silent.pop().unwrap();
+        assert_eq!(
+            request_on(newest, "GET /readyz").await,
+            (200, "ready\n".to_owned())
+        );
+        let mut rest = Vec::new();
+        // How it ends depends on whether all that it had sent was read.
+        let _ = silent[0].read_to_end(&mut rest).await;
+        assert_eq!(rest, b"");
+    };
+
+    tokio::time::timeout(AT_ONCE, answers).await.expect("at once");
 }
