@@ -52,6 +52,15 @@ fn told(outcome: &Result<Config, ConfigError>) {
 fn sensible(config: &Config) {
     let backend = &config.router.backend;
     assert!(backend.max_size >= 1, "a pool without room");
+    assert!(
+        backend.min_idle <= backend.max_size,
+        "more ready than there may be"
+    );
+    let delay = config.router.server.drain_delay;
+    assert!(
+        delay.is_zero() || delay < config.shutdown_grace,
+        "a grace that is over before the drain begins"
+    );
     assert!(config.router.server.max_connections >= 1, "no client may come");
     assert!(config.router.server.pipeline >= 1, "no request may be under way");
     assert!(config.threads != Some(0), "no thread");

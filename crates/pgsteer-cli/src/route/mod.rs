@@ -78,6 +78,7 @@ pub async fn run(
     let mut grace = config.shutdown_grace;
     let at_start = (config.threads, config.log_level);
     let router = Router::start(config.router).await?;
+    warn(&config.without_effect);
     output.line(format!("listening on {}", router.local_addr()))?;
     if let Some(address) = router.metrics_addr() {
         output.line(format!("metrics on {address}"))?;
@@ -97,6 +98,7 @@ pub async fn run(
         match reloaded {
             Ok(config) => {
                 grace = config.shutdown_grace;
+                warn(&config.without_effect);
                 tracing::info!(target: "pgsteer::router", "the configuration and the certificates have been read again");
             }
             Err(why) => {
@@ -121,6 +123,12 @@ pub async fn run(
         dropped => Err(Failure::work(format!(
             "the grace was over: {dropped} requests were dropped"
         ))),
+    }
+}
+
+fn warn(without_effect: &[String]) {
+    for told in without_effect {
+        tracing::warn!(target: "pgsteer::router", "{told}");
     }
 }
 

@@ -63,6 +63,15 @@ impl fmt::Display for Named<'_> {
     }
 }
 
+/// A value as an error may repeat it. People paste whole connection strings into fields that take a part, and keys into
+/// those that take a file.
+fn shown(value: &str) -> &str {
+    match value.contains('@') || value.contains("://") || value.contains("-----BEGIN") {
+        true => "text that may hold a secret (not shown)",
+        false => value,
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +95,7 @@ impl fmt::Display for ConfigError {
                 f,
                 "{} cannot be `{}`: it takes {allowed}",
                 Named(source, name),
-                value.escape_debug()
+                shown(value).escape_debug()
             ),
             ConfigError::Needs { name, needs } => write!(f, "{name} needs {needs}"),
             ConfigError::Syntax { file, reason } => write!(f, "{file}: {reason}"),

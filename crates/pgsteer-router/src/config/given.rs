@@ -1,5 +1,6 @@
 //! From options as they were given to a configuration that can be used.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::error::{ConfigError, Source};
@@ -12,6 +13,8 @@ use crate::tls::{BackendTls, ServerTls};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Given {
     pub(super) config: Config,
+    /// Where each option was given, and as what; of a list its last value.
+    pub(super) given: BTreeMap<&'static str, (Source, String)>,
     /// Where the list of backends came from; one from elsewhere begins it anew.
     backends_from: Option<Source>,
     pub(super) tls: TlsGiven,
@@ -52,12 +55,28 @@ impl Given {
             self.config.router.backends.clear();
             self.backends_from = Some(source.clone());
         }
-        (rule.set)(self, value).map_err(|because| ConfigError::Value {
-            source,
-            name: rule.name,
-            value: value.to_owned(),
-            allowed: because.unwrap_or_else(|| rule.allowed.to_owned()),
-        })
+        if let Err(because) = (rule.set)(self, value) {
+            return Err(ConfigError::Value {
+                source,
+                name: rule.name,
+                value: value.to_owned(),
+                allowed: because.unwrap_or_else(|| rule.allowed.to_owned()),
+            });
+        }
+        self.given.insert(rule.name, (source, value.to_owned()));
+        Ok(())
+    }
+
+    /// Whether an option was given at all.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// Where an option was given; what was not given counts as a flag.
+    pub(super) fn source_of(&self, name: &str) -> Source {
+        self.given
+            .get(name)
+            .map_or(Source::Flag, |(source, _)| source.clone())
     }
 
     /// Takes the options in the text of a TOML file. `file` is its name in errors.
@@ -97,16 +116,36 @@ impl Given {
     /// # Errors
     ///
     /// Options that make no sense alone, or do not go together.
-    pub fn finish(self) -> Result<Config, ConfigError> {
-        let Given { mut config, tls, .. } = self;
-        let needs = |name, needs| Err(ConfigError::Needs { name, needs });
-        config.router.tls = match (tls.cert, tls.key, tls.client_ca) {
-            (Some(cert), Some(key), client_ca) => Some(ServerTls { cert, key, client_ca }),
-            (None, None, None) => None,
-            (Some(_), None, _) => return needs("tls-cert", "tls-key"),
-            (None, Some(_), _) => return needs("tls-key", "tls-cert"),
-            (None, None, Some(_)) => return needs("tls-client-ca", "tls-cert and tls-key"),
-        };
+    pub fn finish(mut self) -> Result<Config, ConfigError> {
+        self.config.router.tls = self.server_tls()?;
+        self.config.router.backend_tls = self.backend_tls()?;
+        if !self.is_given("min-idle") {
+            // By default no more are kept ready than there may be.
+            let backend = &mut self.config.router.backend;
+            backend.min_idle = backend.min_idle.min(backend.max_size);
+        }
+        self.judge_together()?;
+        self.config.without_effect = self.without_effect();
+        Ok(self.config)
+    }
+
+    fn server_tls(&mut self) -> Result<Option<ServerTls>, ConfigError> {
+        let (cert, key, client_ca) = (
+            self.tls.cert.take(),
+            self.tls.key.take(),
+            self.tls.client_ca.take(),
+        );
+        match (cert, key, client_ca) {
+            (Some(cert), Some(key), client_ca) => Ok(Some(ServerTls { cert, key, client_ca })),
+            (None, None, None) => Ok(None),
+            (Some(_), None, _) => needs("tls-cert", "tls-key"),
+            (None, Some(_), _) => needs("tls-key", "tls-cert"),
+            (None, None, Some(_)) => needs("tls-client-ca", "tls-cert and tls-key"),
+        }
+    }
+
+    fn backend_tls(&mut self) -> Result<Option<BackendTls>, ConfigError> {
+        let tls = std::mem::take(&mut self.tls);
         let identity = match (tls.backend_cert, tls.backend_key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
@@ -119,22 +158,22 @@ impl Given {
             identity,
         };
         if tls.backend {
-            config.router.backend_tls = Some(backend_tls);
-        } else {
-            let alone = [
-                ("backend-tls-ca", backend_tls.ca.is_some()),
-                ("backend-tls-server-name", backend_tls.server_name.is_some()),
-                ("backend-tls-cert", backend_tls.identity.is_some()),
-            ];
-            if let Some((name, _)) = alone.into_iter().find(|(_, given)| *given) {
-                return needs(name, "backend-tls");
-            }
+            return Ok(Some(backend_tls));
         }
-        if config.router.backend.breaker.cap < config.router.backend.breaker.base {
-            return needs("breaker-cap", "to be at least breaker-base");
+        let alone = [
+            ("backend-tls-ca", backend_tls.ca.is_some()),
+            ("backend-tls-server-name", backend_tls.server_name.is_some()),
+            ("backend-tls-cert", backend_tls.identity.is_some()),
+        ];
+        match alone.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => needs(name, "backend-tls"),
+            None => Ok(None),
         }
-        Ok(config)
     }
+}
+
+fn needs<T>(name: &'static str, needs: &'static str) -> Result<T, ConfigError> {
+    Err(ConfigError::Needs { name, needs })
 }
 
 /// A value of a file as one would write it on the command line.

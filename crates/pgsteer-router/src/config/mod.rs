@@ -20,6 +20,7 @@ mod error;
 mod given;
 mod nearest;
 mod rules;
+mod together;
 mod values;
 
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub struct Config {
     pub threads: Option<usize>,
     /// What is logged (`log-level`). Default `info`.
     pub log_level: LogLevel,
+    /// One sentence for each option that was given and yet changes nothing, because of how others are set.
+    pub without_effect: Vec<String>,
 }
 
 /// The least important thing that is logged.
@@ -76,6 +79,7 @@ impl Default for Config {
             shutdown_grace: Duration::from_secs(30),
             threads: None,
             log_level: LogLevel::default(),
+            without_effect: Vec::new(),
         }
     }
 }

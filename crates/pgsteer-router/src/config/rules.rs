@@ -216,7 +216,7 @@ pub const RULES: &[Rule] = &[
         value: "DURATION",
         default: "0s",
         allowed: "a duration up to 24 h, like 500ms, 5s or 2min; a bare number is seconds",
-        help: "How long to go on accepting after readiness was taken back",
+        help: "How long to go on accepting after readiness was taken back, less than shutdown-grace",
         set: |given, text| {
             put(
                 &mut given.config.router.server.drain_delay,
@@ -272,7 +272,7 @@ pub const RULES: &[Rule] = &[
         value: "N",
         default: "2",
         allowed: "a number from 0 to 65535",
-        help: "Idle connections to each backend that are kept ready",
+        help: "Idle connections to each backend that are kept ready, at most pool-size",
         set: |given, text| {
             put(
                 &mut given.config.router.backend.min_idle,
@@ -455,7 +455,7 @@ pub const RULES: &[Rule] = &[
         value: "DURATION",
         default: "1s",
         allowed: "a duration from 1 ms to 24 h, like 500ms, 5s or 2min; a bare number is seconds",
-        help: "The breaker's first window; each further one is twice as long",
+        help: "The breaker's first window, at most breaker-cap; each further one is twice as long",
         set: |given, text| {
             put(
                 &mut given.config.router.backend.breaker.base,
@@ -616,7 +616,8 @@ fn put<T>(place: &mut T, value: Option<T>) -> Result<(), Option<String>> {
 }
 
 fn file(text: &str) -> Option<PathBuf> {
-    (!text.is_empty()).then(|| PathBuf::from(text))
+    let is_path = !text.is_empty() && !text.contains("-----BEGIN") && !text.contains('\0');
+    is_path.then(|| PathBuf::from(text))
 }
 
 fn backend(given: &mut Given, text: &str) -> Result<(), Option<String>> {
