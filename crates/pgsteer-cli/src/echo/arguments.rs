@@ -1,5 +1,6 @@
 //! The command line of `echo`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -28,7 +29,8 @@ in a hundred; all of them if left out), and the first that does befall a request
 Examples:
   pgsteer echo --listen 127.0.0.1:9090
   pgsteer echo --listen 127.0.0.1:0 --delay-ms 5 --jitter-ms 20
-  pgsteer echo --listen '[::1]:9090' --fault hang@0.001 --fault cut=6@0.01 --seed 7";
+  pgsteer echo --listen '[::1]:9090' --fault hang@0.001 --fault cut=6@0.01 --seed 7
+  pgsteer echo --listen 127.0.0.1:9090 --tls-cert cert.pem --tls-key key.pem --tls-client-ca ca.pem";
 
 /// Arguments of `echo`.
 #[derive(Args, Clone, Debug)]
@@ -52,6 +54,15 @@ pub struct EchoArguments {
     /// Closes each connection after this many answers.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub answers_per_connection: Option<u64>,
+    /// Speak TLS: the certificate and its chain (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's key (PEM, not encrypted).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Authorities (PEM) one of which must have signed each client's certificate; without it none is asked for.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_client_ca: Option<PathBuf>,
     /// Seed of everything random; one is drawn and printed if it matters and none is given.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

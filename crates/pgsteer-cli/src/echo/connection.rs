@@ -4,8 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
 use super::fault::{Fault, Kind};
@@ -59,8 +58,8 @@ pub(super) struct Served {
 }
 
 /// Serves a connection until either side ends it. What was served is added to `served` as it happens.
-pub(super) async fn serve(
-    stream: TcpStream,
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     manners: &Manners,
     chance: Rng,
     served: impl Fn(Served),
@@ -81,7 +80,7 @@ pub(super) async fn serve(
         }
         if manners.plain() {
             let requests = count(&mut pieces, &bytes[..length]);
-            connection.stream.write_all(&bytes[..length]).await?;
+            connection.send(&bytes[..length]).await?;
             served(Served { requests, faults: 0 });
             continue;
         }
@@ -121,15 +120,21 @@ struct Frame {
     kept: Vec<u8>,
 }
 
-struct Connection<'a> {
-    stream: TcpStream,
+struct Connection<'a, S> {
+    stream: S,
     manners: &'a Manners,
     chance: Rng,
     answers: u64,
     frame: Frame,
 }
 
-impl Connection<'_> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<'_, S> {
+    /// To the last byte, whatever the stream would have kept to itself for a while.
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
     /// Answers a piece; whether the connection goes on.
     async fn take(&mut self, piece: Piece<'_>) -> io::Result<bool> {
         match piece {
@@ -180,12 +185,12 @@ impl Connection<'_> {
                 let left = self.frame.left.unwrap_or(0);
                 let sent = part.len().min(left as usize);
                 self.frame.left = Some(left - sent as u32);
-                self.stream.write_all(&part[..sent]).await
+                self.send(&part[..sent]).await
             }
             Some(Kind::Trickle(millis)) => {
                 for byte in part {
                     sleep(Duration::from_millis(millis.into())).await;
-                    self.stream.write_all(std::slice::from_ref(byte)).await?;
+                    self.send(std::slice::from_ref(byte)).await?;
                 }
                 Ok(())
             }
@@ -194,9 +199,7 @@ impl Connection<'_> {
                 Ok(())
             }
             // The last two befall connections, not requests.
-            None | Some(Kind::Corrupt | Kind::Refuse | Kind::CloseAtAccept) => {
-                self.stream.write_all(part).await
-            }
+            None | Some(Kind::Corrupt | Kind::Refuse | Kind::CloseAtAccept) => self.send(part).await,
         }
     }
 
@@ -208,14 +211,14 @@ impl Connection<'_> {
                 return Ok(false);
             }
             Some(Kind::Close | Kind::Cut(_)) => return Ok(false),
-            Some(Kind::Garbage) => self.stream.write_all(GARBAGE).await?,
+            Some(Kind::Garbage) => self.send(GARBAGE).await?,
             Some(Kind::Oversize) => {
-                self.stream.write_all(&u32::MAX.to_be_bytes()).await?;
-                self.stream.write_all(GARBAGE).await?;
+                self.send(&u32::MAX.to_be_bytes()).await?;
+                self.send(GARBAGE).await?;
             }
             Some(Kind::Twice) => {
                 let kept = std::mem::take(&mut self.frame.kept).repeat(2);
-                self.stream.write_all(&kept).await?;
+                self.send(&kept).await?;
             }
             _ => {}
         }

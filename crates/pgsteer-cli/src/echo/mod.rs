@@ -5,14 +5,17 @@ pub mod arguments;
 mod connection;
 pub mod fault;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
+use pgsteer_router::tls::ServerTls;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use crate::descriptors;
 use crate::exit::Failure;
@@ -28,22 +31,26 @@ const BACKLOG: u32 = 4096;
 /// How long nothing is accepted after the system refused to, which it does where descriptors run out.
 const AFTER_REFUSAL: Duration = Duration::from_millis(20);
 
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// Serves until interrupted.
 ///
 /// # Errors
 ///
-/// An address that is none or cannot be listened on; output that cannot be written.
+/// Certificates that cannot be used; an address that is none or cannot be listened on; output that cannot be written.
 pub async fn run(
     arguments: &EchoArguments,
     output: &mut Output,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     descriptors::raise_limit();
+    let tls = tls(arguments)?;
     let address = sockets::resolve("--listen", &arguments.listen).await?;
     let refuses = arguments.faults.iter().any(|fault| fault.kind == Kind::Refuse);
     let socket = bind(address, !refuses)?;
     let bound = socket.local_addr().map_err(Failure::work)?;
-    let server = Arc::new(Server::new(arguments));
+    let server = Arc::new(Server::new(arguments, tls));
     let listener = if refuses {
         None
     } else {
@@ -64,6 +71,18 @@ pub async fn run(
     output.line(server.totals())
 }
 
+fn tls(arguments: &EchoArguments) -> Result<Option<TlsAcceptor>, Failure> {
+    let (Some(cert), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
+        return Ok(None);
+    };
+    let files = ServerTls {
+        cert: cert.clone(),
+        key: key.clone(),
+        client_ca: arguments.tls_client_ca.clone(),
+    };
+    Ok(Some(files.load().map_err(Failure::work)?.into()))
+}
+
 /// An address taken, and not listened on yet. One that will never be listened on is not to be shared: others could take it.
 fn bind(address: SocketAddr, shared: bool) -> Result<TcpSocket, Failure> {
     let socket = match address {
@@ -79,6 +98,7 @@ fn bind(address: SocketAddr, shared: bool) -> Result<TcpSocket, Failure> {
 
 struct Server {
     manners: Manners,
+    tls: Option<TlsAcceptor>,
     /// Connections closed as soon as they are accepted.
     closes: Option<Fault>,
     seed: u64,
@@ -88,7 +108,7 @@ struct Server {
 }
 
 impl Server {
-    fn new(arguments: &EchoArguments) -> Self {
+    fn new(arguments: &EchoArguments, tls: Option<TlsAcceptor>) -> Self {
         let (at_accept, faults) = (arguments.faults.iter().copied())
             .partition::<Vec<Fault>, _>(|fault| matches!(fault.kind, Kind::CloseAtAccept | Kind::Refuse));
         Server {
@@ -99,6 +119,7 @@ impl Server {
                 spare_pings: arguments.spare_pings,
                 answers: arguments.answers_per_connection,
             },
+            tls,
             closes: at_accept
                 .into_iter()
                 .find(|fault| fault.kind == Kind::CloseAtAccept),
@@ -141,18 +162,24 @@ impl Server {
         }
         let server = self.clone();
         tokio::spawn(async move {
-            let counted = |served: Served| {
-                server.requests.fetch_add(served.requests, Ordering::Relaxed);
-                server.faults.fetch_add(served.faults, Ordering::Relaxed);
-            };
-            let ended = match stream.set_nodelay(true) {
-                Ok(()) => connection::serve(stream, &server.manners, chance, counted).await,
-                Err(error) => Err(error),
-            };
+            let ended = server.serve(stream, chance).await;
             if let Err(error) = ended {
                 tracing::debug!(%error, "a connection ended");
             }
         });
+    }
+
+    async fn serve(&self, stream: TcpStream, chance: Rng) -> io::Result<()> {
+        let counted = |served: Served| {
+            self.requests.fetch_add(served.requests, Ordering::Relaxed);
+            self.faults.fetch_add(served.faults, Ordering::Relaxed);
+        };
+        stream.set_nodelay(true)?;
+        let Some(tls) = &self.tls else {
+            return connection::serve(stream, &self.manners, chance, counted).await;
+        };
+        let stream = timeout(HANDSHAKE, tls.accept(stream)).await??;
+        connection::serve(stream, &self.manners, chance, counted).await
     }
 
     fn totals(&self) -> String {

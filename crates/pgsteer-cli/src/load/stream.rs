@@ -2,14 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use pgsteer_router::tls::{TlsError, files};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
@@ -112,27 +111,21 @@ fn check_source(source: IpAddr, targets: &[SocketAddr]) -> Result<(), Failure> {
 }
 
 fn tls(arguments: &LoadArguments) -> Result<(TlsConnector, ServerName<'static>), Failure> {
-    let mut roots = RootCertStore::empty();
-    // clap saw to it that there is one.
-    for path in arguments.ca.as_slice() {
-        for certificate in certificates("--ca", path)? {
-            let refused = |error| Failure::Usage(format!("--ca {}: {error}", path.display()));
-            roots.add(certificate).map_err(refused)?;
-        }
-    }
+    let roots = match &arguments.ca {
+        Some(path) => files::roots("--ca", path)?,
+        // clap saw to it that there is one.
+        None => RootCertStore::empty(),
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(Failure::work)?
         .with_root_certificates(roots);
     let config = match (&arguments.cert, &arguments.key) {
-        (Some(cert), Some(key)) => {
-            let refused = |error| Failure::Usage(format!("--key {}: {error}", key.display()));
-            let private = PrivateKeyDer::from_pem_file(key)
-                .map_err(|error| Failure::Usage(format!("--key {}: {error}", key.display())))?;
-            builder
-                .with_client_auth_cert(certificates("--cert", cert)?, private)
-                .map_err(refused)?
+        (Some(cert), Some(path)) => {
+            let (chain, key) = (files::chain("--cert", cert)?, files::key("--key", path)?);
+            let paired = builder.with_client_auth_cert(chain, key);
+            paired.map_err(|error| files::no_pair("--key", path, &error))?
         }
         _ => builder.with_no_client_auth(),
     };
@@ -143,21 +136,16 @@ fn tls(arguments: &LoadArguments) -> Result<(TlsConnector, ServerName<'static>),
     };
     let name = ServerName::try_from(name.to_owned()).map_err(|_| {
         Failure::Usage(format!(
-            "--server-name: `{name}` is no name that a certificate can be for"
+            "--server-name: `{name}` is no name that a certificate can be for; it takes a host name or an address"
         ))
     })?;
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
-fn certificates(option: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let bad = |why: String| Failure::Usage(format!("{option} {}: {why}", path.display()));
-    let certificates = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| bad(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(bad("there is no certificate in it".to_owned()));
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Self {
+        Failure::Usage(error.to_string())
     }
-    Ok(certificates)
 }
 
 /// An open connection.

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -149,6 +149,32 @@ fn requests_that_waited_too_long_for_a_connection_are_told_so() {
         account.count("answered") > 0 && account.count("errors") > 0,
         "{account:?}"
     );
+}
+
+/// What Nagle's algorithm and a delayed acknowledgement cost where they meet is four times this.
+const NO_DELAY: Duration = Duration::from_millis(10);
+
+#[test]
+fn a_small_request_that_comes_in_two_writes_waits_for_no_acknowledgement_on_either_side() {
+    // It answers header and payload in two writes as well.
+    let backend = Echo::start(&["--fault", "corrupt", "--spare-pings"]);
+    let router = Router::start(&[&backend], &[]);
+    let mut stream = TcpStream::connect(&router.address).expect("it listens");
+    stream.set_nodelay(true).expect("it can be set");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a valid time");
+    let mut times: Vec<Duration> = (0..51)
+        .map(|_| {
+            let begun = Instant::now();
+            stream.write_all(&64_u32.to_be_bytes()).expect("it reads");
+            stream.write_all(&[7; 64]).expect("it reads");
+            stream.read_exact(&mut [0; 68]).expect("it answers");
+            begun.elapsed()
+        })
+        .collect();
+
+    times.sort();
+
+    assert!(times[25] < NO_DELAY, "{times:?}");
 }
 
 /// What a client that says nothing may cost the router. In a release build it is less than half of this.

@@ -9,10 +9,12 @@
 )]
 
 mod backends;
+mod certificates;
 mod clients;
 mod drain;
 mod echo;
 mod load;
 mod process;
 mod service;
+mod tls;
 mod tools;

@@ -24,7 +24,7 @@ fn ended(arguments: &[&str]) -> (Option<i32>, String) {
 fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is_not() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().expect("it is bound").to_string();
-    let cases: [(&[&str], i32, &str); 11] = [
+    let cases: [(&[&str], i32, &str); 14] = [
         (
             &["--pool-size", "0"],
             2,
@@ -51,6 +51,17 @@ fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is
             "--shutdown-grace cannot be `-0.5`: it takes a duration",
         ),
         (&["--pool-siz", "1"], 2, "--pool-size"),
+        (&["--reject-on-full"], 2, "unexpected argument '--reject-on-full'"),
+        (
+            &["--pool-size", "4", "--min-idle", "5"],
+            2,
+            "--min-idle cannot be `5`: it takes at most pool-size, which is 4",
+        ),
+        (
+            &["--listen", "127.0.0.1:9090"],
+            2,
+            "--listen cannot be `127.0.0.1:9090`: it takes another place than backend",
+        ),
         (&["--tls-cert", "cert.pem"], 2, "tls-cert needs tls-key"),
         (
             &["--config", "/no/such/file.toml"],
@@ -182,6 +193,26 @@ fn a_file_that_is_never_read_to_its_end_at_a_reload_holds_up_neither_requests_no
     assert!(ask(&mut connect(&address), &[1; 10]).is_some());
     let ended = process.terminate();
     assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn an_option_that_changes_nothing_is_told_at_the_start_and_at_a_reload() {
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("router.toml");
+    let backend = Echo::start(&[]);
+    let with = |option: &str| format!("backend = '{}'\n{option}\n", backend.address);
+    fs::write(&file, with("max-dials = 20")).expect("it is written");
+    let (process, _) = from_file(&file);
+    until("it is told", || {
+        process.said().contains("max-dials has no effect: ")
+    });
+
+    fs::write(&file, with("tls-handshake-timeout = 1")).expect("it is written");
+    process.signal(Signal::HUP);
+
+    until("it is told", || {
+        process.said().contains("tls-handshake-timeout has no effect: ")
+    });
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! Certificates and keys in PEM files.
+//! Certificates and keys in PEM files: read, judged, and told of without a word of what is in them.
+//!
+//! `option` is what names the file to whoever has to mend it. Everything here blocks for as long as reading takes.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +12,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::TlsError;
 
 /// A certificate with its chain, its own first.
-pub(super) fn chain(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+///
+/// # Errors
+///
+/// A file that cannot be read, or has no certificate in it.
+pub fn chain(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes(option, path)?).collect();
     match read {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
@@ -23,7 +29,12 @@ pub(super) fn chain(option: &'static str, path: &Path) -> Result<Vec<Certificate
     }
 }
 
-pub(super) fn key(option: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+/// A private key.
+///
+/// # Errors
+///
+/// A file that cannot be read, or has no key in it that can be used as it is.
+pub fn key(option: &'static str, path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let bytes = bytes(option, path)?;
     // Both ways of writing it, PKCS #8 and the older headers, have the word.
     let encrypted = bytes.windows(9).any(|window| window == b"ENCRYPTED");
@@ -37,7 +48,11 @@ pub(super) fn key(option: &'static str, path: &Path) -> Result<PrivateKeyDer<'st
 }
 
 /// Authorities to trust.
-pub(super) fn roots(option: &'static str, path: &Path) -> Result<RootCertStore, TlsError> {
+///
+/// # Errors
+///
+/// A file that cannot be read, or has a certificate in it that no authority can have, or none at all.
+pub fn roots(option: &'static str, path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in chain(option, path)? {
         roots.add(certificate).map_err(|error| {
@@ -68,7 +83,7 @@ pub(super) fn system_roots(option: &'static str) -> Result<RootCertStore, TlsErr
 }
 
 /// What keeps rustls from using a certificate with its key.
-pub(super) fn no_pair(option: &'static str, path: &Path, error: &rustls::Error) -> TlsError {
+pub fn no_pair(option: &'static str, path: &Path, error: &rustls::Error) -> TlsError {
     let reason = match error {
         rustls::Error::InconsistentKeys(_) => "the key does not belong to the certificate".to_owned(),
         other => format!("certificate and key cannot be used together: {other}"),

@@ -5,7 +5,7 @@
 //! of what stands in the file, which may be a key.
 
 mod backend;
-mod files;
+pub mod files;
 mod server;
 
 pub use backend::{BackendTls, TlsDialer};

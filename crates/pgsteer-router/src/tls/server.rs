@@ -21,12 +21,12 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Reads and judges the files. Blocks for as long as that takes.
+    /// Reads and judges the files: what rustls serves by. Blocks for as long as that takes.
     ///
     /// # Errors
     ///
     /// What is wrong with which file.
-    pub(crate) fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
+    pub fn load(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let chain = files::chain("--tls-cert", &self.cert)?;
         let key = files::key("--tls-key", &self.key)?;
