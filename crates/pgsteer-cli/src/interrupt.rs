@@ -101,6 +101,7 @@ mod tests {
 
     use super::Interrupt;
 
+    /// Covers: S-55
     #[tokio::test]
     async fn a_signal_is_heard_from_the_first_moment_on_though_no_task_has_run_yet() {
         let interrupt = Interrupt::on_signals();

@@ -45,6 +45,7 @@ fn picked(candidates: &[Option<Candidate<u64>>], turns: &Turns) -> Option<Picked
 type Row<'a> = (&'a str, &'a [Option<Candidate<u64>>], Option<(usize, bool)>);
 
 /// What there is to choose from and what is chosen, whatever the turn: a place, and whether it is only tried anyway.
+/// Covers: S-41
 #[test]
 fn who_is_chosen() {
     let huge = u64::MAX;
@@ -150,6 +151,7 @@ fn a_backend_that_cannot_be_dialled_serves_only_while_it_has_room_on_its_connect
 }
 
 /// Light traffic, in which nothing is ever in flight when the next request comes: all tie, always.
+/// Covers: S-45
 #[test]
 fn ties_are_shared_by_weight_and_none_comes_up_long_in_a_row() {
     let table: [(&[u32], usize); 4] = [(&[1, 1], 3), (&[1, 1, 1], 2), (&[3, 3, 3, 3], 2), (&[1, 2, 5], 4)];
@@ -294,6 +296,7 @@ fn requests_that_many_threads_choose_for_at_once_are_spread_by_weight() {
 }
 
 /// All look before any counts itself in, which is the worst that threads can do to each other.
+/// Covers: S-43
 #[test]
 fn a_race_is_off_by_no_more_than_the_number_of_those_in_it() {
     for borrowers in [2_u64, 7, 50] {

@@ -63,6 +63,7 @@ async fn a_connection_that_nobody_touched_goes_back_whole() {
     assert_eq!(backend.dials(), 1);
 }
 
+/// Covers: S-29, S-82
 #[tokio::test(start_paused = true)]
 async fn a_spike_never_has_more_sockets_than_max_size_and_everybody_is_served() {
     let world = World::default();
@@ -128,6 +129,7 @@ async fn a_connection_counts_until_the_backend_has_closed_it_too_or_its_time_is_
     drop(next);
 }
 
+/// Covers: S-37
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_are_served_first_come_first_served_and_no_newcomer_overtakes_them() {
     let world = World::default();
@@ -170,6 +172,7 @@ async fn requests_that_wait_are_served_first_come_first_served_and_no_newcomer_o
     assert_eq!(*order.lock().unwrap(), (0..20).collect::<Vec<_>>());
 }
 
+/// Covers: S-36
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_too_long_is_told_of_whom_it_waited_for_and_why() {
     let world = World::default();
@@ -196,6 +199,7 @@ async fn a_request_that_waits_too_long_is_told_of_whom_it_waited_for_and_why() {
 }
 
 /// The original reports a timeout though a connection has become free in that instant.
+/// Covers: S-36
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_came_back_before_the_deadline_is_the_waiters_however_late_its_task_runs() {
     let world = World::default();
@@ -298,6 +302,7 @@ async fn a_slow_dial_holds_nobody_up_who_could_have_another_connection() {
 }
 
 /// How a connection comes back, and whether it serves again.
+/// Covers: S-38
 #[tokio::test(start_paused = true)]
 async fn a_connection_with_something_unread_is_not_used_again() {
     let world = World::default();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use pgsteer_router::backend::{BackendAddress, BackendOptions, BreakerOptions};
 
+/// Covers: S-65
 #[test]
 fn addresses_are_read_and_written() {
     let table = [
@@ -46,6 +47,7 @@ fn addresses_are_read_and_written() {
 }
 
 /// What is given, and why it is refused.
+/// Covers: S-42
 #[test]
 fn addresses_that_cannot_be_are_refused_with_the_reason_and_what_is_allowed() {
     let table = [
@@ -86,6 +88,7 @@ fn addresses_that_cannot_be_are_refused_with_the_reason_and_what_is_allowed() {
     assert!(error.contains("longer than 253 bytes"), "{error}");
 }
 
+/// Covers: S-28
 #[test]
 fn the_defaults_are_those_that_are_documented() {
     let options = BackendOptions::default();

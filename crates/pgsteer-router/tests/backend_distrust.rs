@@ -197,6 +197,7 @@ async fn a_backend_that_closes_unused_connections_after_a_while_is_not_left_out_
     assert!(answered(&pool).await);
 }
 
+/// Covers: S-68
 #[tokio::test(start_paused = true)]
 async fn pings_that_fail_in_a_row_leave_a_frozen_backend_out_before_any_request_has_met_it() {
     let world = World::default();

@@ -89,6 +89,7 @@ async fn a_request_for_a_new_connection_that_is_given_up_leaves_the_connection_i
     assert_eq!(sizes(&pool.status()), [1, 0, 0, 0]);
 }
 
+/// Covers: S-39
 #[tokio::test(start_paused = true)]
 async fn closing_waits_for_what_is_borrowed_turns_everybody_else_away_and_leaves_no_socket() {
     let world = World::default();
@@ -126,6 +127,7 @@ async fn closing_waits_for_what_is_borrowed_turns_everybody_else_away_and_leaves
     assert_eq!(backend.sockets(), 0);
 }
 
+/// Covers: S-39
 #[tokio::test(start_paused = true)]
 async fn closing_ends_with_the_grace_and_says_what_is_still_out() {
     let world = World::default();

@@ -32,6 +32,7 @@ impl Drop for Named {
     }
 }
 
+/// Covers: S-29
 #[test]
 fn whatever_happens_no_slot_is_lost_no_bound_is_passed_and_every_answer_is_the_right_one() {
     let chosen = std::env::var("PGSTEER_SEED").ok();

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 const REQUESTS: u64 = 100_000;
 
+/// Covers: S-41
 #[tokio::test(start_paused = true)]
 async fn requests_go_to_the_backend_with_the_least_in_flight_for_its_weight() {
     let world = World::default();
@@ -33,6 +34,7 @@ async fn requests_go_to_the_backend_with_the_least_in_flight_for_its_weight() {
     assert!(set.status().iter().all(|status| status.in_flight == 0));
 }
 
+/// Covers: S-41, S-45
 #[tokio::test(start_paused = true)]
 async fn one_request_after_the_other_is_spread_by_weight_and_not_all_to_the_first() {
     let world = World::default();
@@ -46,6 +48,7 @@ async fn one_request_after_the_other_is_spread_by_weight_and_not_all_to_the_firs
 }
 
 /// Clients that have some requests each under way, all for equally long. None waits for a connection.
+/// Covers: S-41
 #[tokio::test(start_paused = true)]
 async fn requests_of_a_crowd_are_spread_by_weight() {
     const CLIENTS: u64 = 8;
@@ -85,6 +88,7 @@ async fn requests_of_a_crowd_are_spread_by_weight() {
 }
 
 /// On several threads and in real time, so that choices do race; they are held, so that nothing but the choices decides.
+/// Covers: S-43
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn choices_that_race_are_off_by_no_more_than_the_number_of_those_in_the_race() {
     const CLIENTS: usize = 16;

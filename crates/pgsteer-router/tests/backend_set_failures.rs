@@ -16,6 +16,7 @@ use pgsteer_router::backend::{BackendOptions, BorrowError};
 use tokio::time::{Instant, sleep};
 
 /// The one fault that matters: a backend that refuses at once looks least loaded for ever.
+/// Covers: S-44
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_refuses_at_once_swallows_nothing() {
     let world = World::default();
@@ -37,6 +38,7 @@ async fn a_backend_that_refuses_at_once_swallows_nothing() {
     );
 }
 
+/// Covers: S-44
 #[tokio::test(start_paused = true)]
 async fn many_requests_at_once_lose_none_while_one_of_three_refuses() {
     let world = World::default();
@@ -84,6 +86,7 @@ async fn many_requests_at_once_lose_none_while_one_of_three_refuses() {
     assert_eq!(left_out(&set), [true, false, false]);
 }
 
+/// Covers: S-44
 #[tokio::test(start_paused = true)]
 async fn a_failed_backend_gets_requests_again_only_when_a_probe_has_found_it_well() {
     let world = World::default();
@@ -180,6 +183,7 @@ async fn requests_do_not_wait_for_connections_of_a_backend_that_can_no_longer_be
     );
 }
 
+/// Covers: S-46
 #[tokio::test(start_paused = true)]
 async fn when_all_have_failed_each_is_tried_all_the_same_and_the_first_that_works_serves() {
     let world = World::default();
@@ -212,6 +216,7 @@ async fn when_all_have_failed_each_is_tried_all_the_same_and_the_first_that_work
     assert_eq!(left_out(&set), [true, true, false]);
 }
 
+/// Covers: S-46
 #[tokio::test(start_paused = true)]
 async fn where_all_have_failed_and_one_hangs_the_others_are_tried_in_time() {
     let world = World::default();

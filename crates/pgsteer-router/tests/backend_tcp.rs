@@ -135,6 +135,7 @@ async fn deadline() -> Instant {
     Instant::now() + PATIENCE
 }
 
+/// Covers: S-11
 #[tokio::test]
 async fn a_dialled_socket_has_no_delay_and_asks_a_silent_peer_whether_it_is_there() {
     let echo = Echo::start("127.0.0.1:0").await;
@@ -158,6 +159,7 @@ async fn a_dialled_socket_has_no_delay_and_asks_a_silent_peer_whether_it_is_ther
     }
 }
 
+/// Covers: S-40, S-65
 #[tokio::test]
 async fn names_and_bracketed_addresses_are_dialled() {
     let four = Echo::start("127.0.0.1:0").await;
@@ -193,6 +195,7 @@ async fn errors_of_a_dial_say_what_was_wrong() {
 }
 
 /// A name is looked up at each dial, so that a backend that has moved is found where it is now.
+/// Covers: S-40
 #[tokio::test]
 async fn each_dial_asks_anew_where_the_backend_is() {
     struct Moving(watch::Sender<SocketAddr>);
@@ -247,6 +250,7 @@ async fn connections_are_reused_and_their_end_is_noticed_while_they_are_idle() {
     }
 }
 
+/// Covers: S-29
 #[tokio::test]
 async fn the_backend_never_sees_more_connections_than_max_size_while_they_come_and_go() {
     let echo = Echo::start("127.0.0.1:0").await;
@@ -285,6 +289,7 @@ async fn the_backend_never_sees_more_connections_than_max_size_while_they_come_a
 }
 
 /// Nobody listens at the other, so that it refuses at once.
+/// Covers: S-44
 #[tokio::test]
 async fn with_a_backend_that_refuses_at_once_beside_it_a_good_one_answers_everything() {
     let echo = Echo::start("127.0.0.1:0").await;
@@ -340,6 +345,7 @@ async fn a_backend_that_comes_back_on_its_port_serves_again() {
 }
 
 /// Real threads, real sockets, and backends that end all their connections again and again while requests are under way.
+/// Covers: S-12
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn while_connections_are_torn_away_every_answer_is_the_right_one_and_nothing_is_lost() {
     let echoes = [

@@ -14,6 +14,7 @@ use backend_rig::{Door, MS, Manners, SECOND, World, ask, quiet, settle, sizes, s
 use pgsteer_router::backend::BackendOptions;
 use tokio::time::{Instant, sleep, sleep_until};
 
+/// Covers: S-30
 #[tokio::test(start_paused = true)]
 async fn the_floor_is_open_before_the_first_request_and_again_when_it_has_been_taken() {
     let world = World::default();
@@ -44,6 +45,7 @@ async fn a_pool_no_larger_than_its_floor_is_always_full() {
 }
 
 /// Pings go on all the while: in the original each of them made the connection young again.
+/// Covers: S-31
 #[tokio::test(start_paused = true)]
 async fn connections_above_the_floor_go_when_no_request_has_used_them_for_the_idle_timeout_in_spite_of_pings()
 {
@@ -72,6 +74,7 @@ async fn connections_above_the_floor_go_when_no_request_has_used_them_for_the_id
 }
 
 /// In the original a return makes the connection young again.
+/// Covers: S-32
 #[tokio::test(start_paused = true)]
 async fn a_connection_in_constant_use_ends_with_its_lifetime_all_the_same() {
     let world = World::default();
@@ -101,6 +104,7 @@ async fn a_connection_in_constant_use_ends_with_its_lifetime_all_the_same() {
     assert_eq!(pool.status().totals.expired, 2);
 }
 
+/// Covers: S-32
 #[tokio::test(start_paused = true)]
 async fn one_that_is_in_use_when_its_life_ends_is_closed_when_it_comes_back_and_not_before() {
     let world = World::default();
@@ -123,6 +127,7 @@ async fn one_that_is_in_use_when_its_life_ends_is_closed_when_it_comes_back_and_
     assert_eq!((sizes(&pool.status()), backend.sockets()), ([0, 0, 0, 0], 0));
 }
 
+/// Covers: S-32
 #[tokio::test(start_paused = true)]
 async fn no_life_is_longer_than_max_lifetime_and_jitter_makes_them_end_apart() {
     let world = World::default();
@@ -147,6 +152,7 @@ async fn no_life_is_longer_than_max_lifetime_and_jitter_makes_them_end_apart() {
     assert!(*last - *first > 2 * SECOND, "{replaced:?}");
 }
 
+/// Covers: S-02
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_pinged_with_an_empty_frame_once_an_interval_and_stays() {
     let world = World::default();
@@ -169,6 +175,7 @@ async fn an_idle_connection_is_pinged_with_an_empty_frame_once_an_interval_and_s
     assert_eq!(pool.status().totals.pings, backend.pinged() as u64);
 }
 
+/// Covers: S-34
 #[tokio::test(start_paused = true)]
 async fn without_health_checks_nothing_is_ever_sent_on_an_idle_connection() {
     let world = World::default();
@@ -184,6 +191,7 @@ async fn without_health_checks_nothing_is_ever_sent_on_an_idle_connection() {
 
 /// The original takes all idle connections out while it pings them one after the other: requests meanwhile dial, and the
 /// bound does not hold.
+/// Covers: S-33
 #[tokio::test(start_paused = true)]
 async fn while_some_are_pinged_requests_find_the_others_and_nothing_is_dialled_for_it() {
     let world = World::default();
@@ -214,6 +222,7 @@ async fn while_some_are_pinged_requests_find_the_others_and_nothing_is_dialled_f
     assert_eq!((backend.dials(), backend.most_sockets()), (8, 8));
 }
 
+/// Covers: S-33
 #[tokio::test(start_paused = true)]
 async fn a_request_does_not_wait_for_a_ping_when_it_can_have_a_connection_of_its_own() {
     let world = World::default();
@@ -233,6 +242,7 @@ async fn a_request_does_not_wait_for_a_ping_when_it_can_have_a_connection_of_its
     drop(borrowed);
 }
 
+/// Covers: S-33
 #[tokio::test(start_paused = true)]
 async fn a_pinged_connection_goes_to_whoever_waits_when_the_answer_has_come() {
     let world = World::default();
@@ -258,6 +268,7 @@ async fn a_pinged_connection_goes_to_whoever_waits_when_the_answer_has_come() {
 }
 
 /// What the backend does with a ping, and what it costs.
+/// Covers: S-33
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_does_not_answer_a_ping_as_it_should_is_closed_and_replaced() {
     for manners in [Manners::Silent, Manners::Garbage, Manners::Chatty] {
@@ -336,6 +347,7 @@ async fn a_connection_that_ends_while_it_is_borrowed_is_the_borrowers_to_notice_
     assert_eq!((sizes(&pool.status()), backend.sockets()), ([0, 0, 0, 0], 0));
 }
 
+/// Covers: S-35
 #[tokio::test(start_paused = true)]
 async fn a_dial_that_is_not_answered_ends_with_the_connect_timeout() {
     let world = World::default();

@@ -33,6 +33,7 @@ fn from_file(text: &str) -> Result<Config, ConfigError> {
     given.finish()
 }
 
+/// Covers: S-61
 #[test]
 fn without_options_everything_is_as_the_table_says() {
     for rule in RULES.iter().filter(|rule| !rule.default.is_empty()) {
@@ -48,6 +49,7 @@ fn without_options_everything_is_as_the_table_says() {
     }
 }
 
+/// Covers: S-26, S-28
 #[test]
 fn the_defaults_are_those_that_the_older_program_names() {
     let config = Config::default();
@@ -75,6 +77,7 @@ fn the_defaults_are_those_that_the_older_program_names() {
     assert_eq!(config.log_level, LogLevel::Info);
 }
 
+/// Covers: S-26
 #[test]
 fn every_option_has_an_effect_or_is_refused_for_what_it_needs() {
     // A value that is not the default, by what stands for it in the help.
@@ -101,6 +104,7 @@ fn every_option_has_an_effect_or_is_refused_for_what_it_needs() {
     }
 }
 
+/// Covers: S-61
 #[test]
 fn a_file_has_the_same_options_with_values_of_whatever_type() {
     let config = from_file(
@@ -153,6 +157,7 @@ fn the_command_line_goes_over_the_file_and_its_backends_replace_the_files() {
     );
 }
 
+/// Covers: S-63
 #[test]
 fn what_is_wrong_is_told_in_one_sentence_that_names_the_option_the_value_and_what_is_allowed() {
     let cases = [
@@ -234,6 +239,7 @@ fn what_is_wrong_is_told_in_one_sentence_that_names_the_option_the_value_and_wha
 /// Options by name and value, as flags.
 type Flags = &'static [(&'static str, &'static str)];
 
+/// Covers: S-30, S-63
 #[test]
 fn options_that_cannot_both_hold_are_refused_with_the_one_that_was_given_and_its_bound() {
     let cases: &[(Flags, &str)] = &[
@@ -305,6 +311,7 @@ fn the_ends_of_what_goes_together_are_taken() {
     }
 }
 
+/// Covers: S-30
 #[test]
 fn by_default_no_more_connections_are_kept_ready_than_there_may_be() {
     for (size, ready) in [("1", 1), ("2", 2), ("3", 2)] {
@@ -314,6 +321,7 @@ fn by_default_no_more_connections_are_kept_ready_than_there_may_be() {
     }
 }
 
+/// Covers: S-64
 #[test]
 fn an_option_that_was_given_and_changes_nothing_is_told() {
     let cases: &[(Flags, &[&str])] = &[
@@ -394,6 +402,7 @@ fn a_path_in_brackets_or_a_port_that_is_none_is_no_place_to_listen() {
     }
 }
 
+/// Covers: S-28, S-61
 #[test]
 fn the_page_on_the_router_lists_every_option_with_its_default() {
     let page = include_str!("../../../docs/router.md");

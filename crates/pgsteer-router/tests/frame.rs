@@ -45,6 +45,7 @@ fn decoded(pieces: &[&[u8]]) -> (Vec<Bytes>, Result<(), String>) {
     )
 }
 
+/// Covers: S-01
 #[test]
 fn a_frame_is_a_big_endian_length_and_the_payload_alone_is_counted() {
     let table: [(&[u8], &[u8]); 4] = [
@@ -60,6 +61,7 @@ fn a_frame_is_a_big_endian_length_and_the_payload_alone_is_counted() {
     }
 }
 
+/// Covers: S-03
 #[test]
 fn the_limit_is_sixteen_mebibytes_unless_said_otherwise_and_is_itself_taken() {
     assert_eq!(DEFAULT_MAX_FRAME, 16_777_216);
@@ -78,6 +80,7 @@ fn the_limit_is_sixteen_mebibytes_unless_said_otherwise_and_is_itself_taken() {
     ));
 }
 
+/// Covers: S-04
 #[test]
 fn a_frame_that_is_too_long_is_refused_by_its_header_before_any_payload() {
     let mut buffer = BytesMut::from(&[0, 0, 0, 65][..]);
@@ -141,6 +144,7 @@ fn errors_say_what_was_there_and_what_was_expected() {
 }
 
 /// Where a stream of one whole frame and part of a second ends, and what the reader sees then.
+/// Covers: S-09
 #[tokio::test]
 async fn a_stream_that_ends_inside_a_frame_is_told_from_one_that_ends_between_two() {
     let wire = [&encoded(b"first")[..], &encoded(b"second")[..]].concat();

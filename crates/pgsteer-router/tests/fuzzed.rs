@@ -69,11 +69,13 @@ fn hold(target: &str, inputs: usize, check: impl Fn(&[u8])) {
     }
 }
 
+/// Covers: S-13, S-80
 #[test]
 fn any_bytes_are_the_same_frames_however_they_are_cut_into_reads() {
     hold("router_frame", 20_000, frame::check);
 }
 
+/// Covers: S-81
 #[test]
 fn any_text_is_a_configuration_within_its_bounds_or_an_error_that_names_the_option() {
     // Reading TOML takes its time where nothing is optimised.

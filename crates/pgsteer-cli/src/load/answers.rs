@@ -219,6 +219,7 @@ mod tests {
         (outcomes, answers.waiting())
     }
 
+    /// Covers: S-76
     #[test]
     fn each_answer_is_known_for_what_it_is() {
         for size in [8, 64, 5000] {

@@ -32,6 +32,7 @@ pub(super) fn warning(latency: &Percentiles) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Covers: S-78
     #[test]
     fn times_near_a_multiple_of_forty_milliseconds_are_suspect() {
         let cases = [

@@ -13,6 +13,7 @@ fn three() -> [Echo; 3] {
     [(); 3].map(|()| Echo::start(&[]))
 }
 
+/// Covers: S-44, S-69
 #[test]
 fn one_of_three_that_refuses_at_once_costs_less_than_a_request_in_a_thousand() {
     let refusing = Echo::start(&["--fault", "refuse"]);
@@ -30,6 +31,7 @@ fn one_of_three_that_refuses_at_once_costs_less_than_a_request_in_a_thousand() {
     );
 }
 
+/// Covers: S-69
 #[test]
 fn one_of_three_that_closes_whatever_it_accepts_is_left_out_after_a_few_requests() {
     let closing = Echo::start(&["--fault", "close-at-accept"]);
@@ -44,6 +46,7 @@ fn one_of_three_that_closes_whatever_it_accepts_is_left_out_after_a_few_requests
     assert_eq!(account.count("lost"), 0, "{account:?}");
 }
 
+/// Covers: S-12, S-67
 #[test]
 fn a_backend_that_is_killed_costs_what_it_was_at_work_on_and_comes_back() {
     let [killed, second, third] = three();
@@ -67,6 +70,7 @@ fn a_backend_that_is_killed_costs_what_it_was_at_work_on_and_comes_back() {
     });
 }
 
+/// Covers: S-68
 #[test]
 fn a_backend_that_freezes_is_left_out_and_no_late_answer_of_it_reaches_anybody() {
     let [frozen, second, third] = three();
@@ -98,6 +102,7 @@ fn a_backend_that_freezes_is_left_out_and_no_late_answer_of_it_reaches_anybody()
     });
 }
 
+/// Covers: S-04, S-23, S-70
 #[test]
 fn what_is_no_answer_is_an_error_to_its_client_and_to_nobody_else() {
     for fault in [
@@ -130,6 +135,7 @@ fn what_is_no_answer_is_an_error_to_its_client_and_to_nobody_else() {
     }
 }
 
+/// Covers: S-38
 #[test]
 fn an_answer_that_comes_twice_reaches_its_client_once_and_no_other_client() {
     let twice = Echo::start(&["--fault", "twice@0.2", "--spare-pings", "--seed", "1"]);
@@ -141,6 +147,7 @@ fn an_answer_that_comes_twice_reaches_its_client_once_and_no_other_client() {
     assert!(account.count("answered") > 0, "{account:?}");
 }
 
+/// Covers: S-25
 #[test]
 fn a_long_answer_that_breaks_off_cuts_its_client_and_no_other() {
     let cutting = Echo::start(&["--fault", "cut=100000@0.1", "--seed", "1"]);
@@ -158,6 +165,7 @@ fn a_long_answer_that_breaks_off_cuts_its_client_and_no_other() {
     assert_eq!(account.count("answered") + cut, 100, "{account:?}");
 }
 
+/// Covers: S-05
 #[test]
 fn payloads_are_nobodys_business_so_a_corrupt_one_is_passed_on_as_it_is() {
     let corrupting = Echo::start(&["--fault", "corrupt"]);
@@ -172,6 +180,7 @@ fn payloads_are_nobodys_business_so_a_corrupt_one_is_passed_on_as_it_is() {
     );
 }
 
+/// Covers: S-71
 #[test]
 fn a_slow_backend_gets_less_and_everything_is_answered() {
     let slow = Echo::start(&["--delay-ms", "30", "--jitter-ms", "30"]);
@@ -189,6 +198,7 @@ fn a_slow_backend_gets_less_and_everything_is_answered() {
     );
 }
 
+/// Covers: S-06
 #[test]
 fn answers_to_pipelined_requests_are_in_order_whichever_backend_is_faster() {
     let slow = Echo::start(&["--jitter-ms", "5"]);
@@ -213,6 +223,7 @@ fn answers_to_pipelined_requests_are_in_order_whichever_backend_is_faster() {
     assert!(router.figure_of("backend_handled", &slow) > 0 && router.figure_of("backend_handled", &fast) > 0);
 }
 
+/// Covers: S-27
 #[test]
 fn connections_that_backends_close_cost_no_request_and_no_request_is_done_twice() {
     let options = ["--answers-per-connection", "5"];

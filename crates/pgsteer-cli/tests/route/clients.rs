@@ -30,6 +30,7 @@ fn is_ended(stream: &mut TcpStream) -> bool {
     }
 }
 
+/// Covers: S-14, S-73
 #[test]
 fn clients_that_stall_in_the_middle_cost_bounded_memory_and_disturb_nobody() {
     let backend = Echo::start(&[]);
@@ -57,6 +58,7 @@ fn clients_that_stall_in_the_middle_cost_bounded_memory_and_disturb_nobody() {
     load(&router.address, &["--clients", "8", "--requests", "500"]).assert_all_answered();
 }
 
+/// Covers: S-73
 #[test]
 fn clients_that_never_read_their_answers_cost_bounded_memory_and_disturb_nobody() {
     let backend = Echo::start(&[]);
@@ -95,6 +97,7 @@ fn clients_that_never_read_their_answers_cost_bounded_memory_and_disturb_nobody(
     drop(clients);
 }
 
+/// Covers: S-16, S-74
 #[test]
 fn beyond_the_most_connections_clients_wait_and_are_answered() {
     let backend = Echo::start(&[]);
@@ -113,6 +116,7 @@ fn beyond_the_most_connections_clients_wait_and_are_answered() {
     assert!((1..=4).contains(&most), "{most} were connected");
 }
 
+/// Covers: S-29, S-74
 #[test]
 fn with_every_connection_to_a_backend_in_use_requests_wait_their_turn() {
     let backend = Echo::start(&["--delay-ms", "1"]);
@@ -124,6 +128,7 @@ fn with_every_connection_to_a_backend_in_use_requests_wait_their_turn() {
     assert!(router.figure("backend_open") <= 2);
 }
 
+/// Covers: S-21, S-74
 #[test]
 fn requests_that_waited_too_long_for_a_connection_are_told_so() {
     let backend = Echo::start(&["--delay-ms", "400"]);
@@ -154,6 +159,7 @@ fn requests_that_waited_too_long_for_a_connection_are_told_so() {
 /// What Nagle's algorithm and a delayed acknowledgement cost where they meet is four times this.
 const NO_DELAY: Duration = Duration::from_millis(10);
 
+/// Covers: S-11
 #[test]
 fn a_small_request_that_comes_in_two_writes_waits_for_no_acknowledgement_on_either_side() {
     // It answers header and payload in two writes as well.
@@ -180,6 +186,7 @@ fn a_small_request_that_comes_in_two_writes_waits_for_no_acknowledgement_on_eith
 /// What a client that says nothing may cost the router. In a release build it is less than half of this.
 const IDLE_BYTES: u64 = 8 * 1024;
 
+/// Covers: S-79
 #[test]
 fn ten_thousand_idle_clients_cost_a_few_kibibytes_each_beside_a_thousand_active_ones() {
     let backend = Echo::start(&[]);

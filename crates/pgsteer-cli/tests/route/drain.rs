@@ -5,6 +5,7 @@ use rustix::process::Signal;
 use crate::process::until;
 use crate::tools::{Echo, Load, Router};
 
+/// Covers: S-72
 #[test]
 fn sigterm_under_load_loses_nothing_that_was_accepted() {
     let backends = [Echo::start(&["--delay-ms", "2"]), Echo::start(&[])];
@@ -21,6 +22,7 @@ fn sigterm_under_load_loses_nothing_that_was_accepted() {
     assert!(account.count("connect_failures") > 0, "{account:?}");
 }
 
+/// Covers: S-16, S-57
 #[test]
 fn those_still_in_the_kernels_queue_are_answered_too() {
     let backend = Echo::start(&["--delay-ms", "20"]);
@@ -38,6 +40,7 @@ fn those_still_in_the_kernels_queue_are_answered_too() {
     assert!(account.count("connect_failures") > 0, "{account:?}");
 }
 
+/// Covers: S-72
 #[test]
 fn clients_that_stay_connected_are_answered_and_let_go_between_two_requests() {
     let backend = Echo::start(&["--delay-ms", "2"]);
@@ -58,6 +61,7 @@ fn clients_that_stay_connected_are_answered_and_let_go_between_two_requests() {
     );
 }
 
+/// Covers: S-56
 #[test]
 fn it_is_not_ready_while_it_drains_and_ends_when_the_last_answer_is_out() {
     let backend = Echo::start(&["--delay-ms", "1500"]);
@@ -77,6 +81,7 @@ fn it_is_not_ready_while_it_drains_and_ends_when_the_last_answer_is_out() {
     account.assert_all_answered();
 }
 
+/// Covers: S-59
 #[test]
 fn when_the_grace_is_over_it_ends_all_the_same_and_tells_what_it_dropped() {
     let backend = Echo::start(&["--fault", "hang", "--spare-pings"]);
@@ -96,6 +101,7 @@ fn when_the_grace_is_over_it_ends_all_the_same_and_tells_what_it_dropped() {
     assert_eq!(account.count("answered"), 0, "{account:?}");
 }
 
+/// Covers: S-55, S-75
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let backend = Echo::start(&["--fault", "hang", "--spare-pings"]);

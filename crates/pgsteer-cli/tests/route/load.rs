@@ -11,6 +11,7 @@ fn of(echo: &Echo, options: &[&str]) -> Account {
     load(&echo.address, options)
 }
 
+/// Covers: S-77
 #[test]
 fn every_request_is_sent_once_and_its_answer_checked_whatever_its_size() {
     let echo = Echo::start(&[]);
@@ -49,6 +50,7 @@ fn every_request_is_sent_once_and_its_answer_checked_whatever_its_size() {
     );
 }
 
+/// Covers: S-76
 #[test]
 fn what_becomes_of_a_request_is_told_by_its_cause() {
     // (fault, what the requests count as, by which cause, exit code)
@@ -109,6 +111,7 @@ fn a_connection_ended_between_two_answers_turns_requests_away_and_loses_none() {
     assert_eq!(account.count("lost"), account.lost("reset"), "{account:?}");
 }
 
+/// Covers: S-77
 #[test]
 fn a_new_connection_for_every_request_if_asked() {
     let echo = Echo::start(&[]);
@@ -130,6 +133,7 @@ fn a_new_connection_for_every_request_if_asked() {
     }
 }
 
+/// Covers: S-77
 #[test]
 fn a_fixed_rate_is_kept_and_the_time_that_requests_waited_to_be_sent_counts() {
     // One client, 20 answers a second at most, 100 requests a second.
@@ -166,6 +170,7 @@ fn idle_connections_wait_for_the_end_and_are_answered_then() {
     assert_eq!((account.count("answered"), account.count("connects")), (10, 2));
 }
 
+/// Covers: S-77
 #[test]
 fn there_is_an_object_a_second_and_the_total_is_their_sum_without_the_warm_up() {
     let echo = Echo::start(&[]);
@@ -201,6 +206,7 @@ fn there_is_an_object_a_second_and_the_total_is_their_sum_without_the_warm_up() 
     assert!(latency.is_sorted() && latency[0] > Some(0.0), "{account:?}");
 }
 
+/// Covers: S-78
 #[test]
 fn times_near_a_multiple_of_a_delayed_acknowledgement_are_warned_of() {
     let echo = Echo::start(&["--delay-ms", "40"]);
@@ -216,6 +222,7 @@ fn times_near_a_multiple_of_a_delayed_acknowledgement_are_warned_of() {
     assert!(warned || median > 48_000.0, "{account:?}");
 }
 
+/// Covers: S-76
 #[test]
 fn a_target_that_is_killed_loses_what_was_under_way_and_refuses_what_comes_after() {
     let echo = Echo::start(&["--delay-ms", "5"]);

@@ -20,6 +20,7 @@ fn ended(arguments: &[&str]) -> (Option<i32>, String) {
     (ended.code, ended.stderr)
 }
 
+/// Covers: S-15, S-17, S-62
 #[test]
 fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is_not() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -91,6 +92,7 @@ fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is
     }
 }
 
+/// Covers: S-61
 #[test]
 fn the_help_lists_every_option_and_its_default() {
     let help = Process::start(&["route", "--help"]).end().stdout.join(" ");
@@ -141,6 +143,7 @@ fn connect(address: &str) -> TcpStream {
     stream
 }
 
+/// Covers: S-66
 #[test]
 fn sighup_takes_the_changed_file_over_and_a_bad_one_changes_nothing_and_is_told_of() {
     let folder = TempDir::new().expect("a folder");
@@ -195,6 +198,7 @@ fn a_file_that_is_never_read_to_its_end_at_a_reload_holds_up_neither_requests_no
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
+/// Covers: S-64
 #[test]
 fn an_option_that_changes_nothing_is_told_at_the_start_and_at_a_reload() {
     let folder = TempDir::new().expect("a folder");
@@ -215,6 +219,7 @@ fn an_option_that_changes_nothing_is_told_at_the_start_and_at_a_reload() {
     });
 }
 
+/// Covers: S-66
 #[test]
 fn what_is_taken_at_the_start_is_refused_at_a_reload() {
     let folder = TempDir::new().expect("a folder");
@@ -240,6 +245,7 @@ fn what_is_taken_at_the_start_is_refused_at_a_reload() {
     }
 }
 
+/// Covers: S-18
 #[test]
 fn without_descriptors_clients_wait_or_are_turned_away_which_is_told_once_and_passes() {
     let backend = Echo::start(&[]);

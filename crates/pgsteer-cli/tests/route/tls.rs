@@ -67,6 +67,7 @@ impl Site {
     }
 }
 
+/// Covers: S-02, S-54
 #[test]
 fn under_load_every_request_gets_its_own_answer_once_whatever_its_size_and_however_clients_connect() {
     let site = Site::new();
@@ -92,6 +93,7 @@ fn under_load_every_request_gets_its_own_answer_once_whatever_its_size_and_howev
     assert!(backends.iter().all(|backend| answered_by(backend) > 0));
 }
 
+/// Covers: S-23, S-70
 #[test]
 fn backends_that_misbehave_over_tls_cost_an_error_each_and_disturb_nobody_else() {
     let site = Site::new();
@@ -113,6 +115,7 @@ fn backends_that_misbehave_over_tls_cost_an_error_each_and_disturb_nobody_else()
     }
 }
 
+/// Covers: S-51
 #[test]
 fn sighup_under_load_takes_new_certificates_and_authorities_for_new_clients_and_costs_nobody_a_request() {
     let site = Site::new();
@@ -194,6 +197,7 @@ fn load_anyhow(router: &Router, options: &[&str]) -> u64 {
     account.count("answered")
 }
 
+/// Covers: S-49, S-72
 #[test]
 fn sigterm_under_load_loses_nothing_that_was_accepted_and_ends_connections_in_order() {
     let site = Site::new();
@@ -226,6 +230,7 @@ fn is_ended(stream: &mut TcpStream) -> bool {
     }
 }
 
+/// Covers: S-10, S-19
 #[test]
 fn handshakes_that_come_a_byte_at_a_time_end_at_their_limit_and_hold_up_nobody() {
     let site = Site::new();
@@ -265,6 +270,7 @@ fn handshakes_that_come_a_byte_at_a_time_end_at_their_limit_and_hold_up_nobody()
     until("all are counted", || router.figure("errors") == 100);
 }
 
+/// Covers: S-50, S-53
 #[test]
 fn whoever_speaks_clear_text_where_tls_is_spoken_or_the_other_way_round_gets_no_answer_and_is_told_why() {
     let site = Site::new();
@@ -367,6 +373,7 @@ fn whoever_speaks_clear_text_where_tls_is_spoken_or_the_other_way_round_gets_no_
     assert!(reached.contains(" 0 requests"), "{reached}");
 }
 
+/// Covers: S-63
 #[test]
 fn certificates_that_cannot_be_used_are_told_by_option_and_file() {
     let site = Site::new();

@@ -180,6 +180,7 @@ mod tests {
         (listener, fillers)
     }
 
+    /// Covers: S-35
     #[tokio::test]
     async fn an_address_that_does_not_answer_costs_its_share_of_the_time_and_the_next_is_tried() {
         let (silent, _fillers) = unanswering().await;

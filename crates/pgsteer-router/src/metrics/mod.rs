@@ -207,6 +207,7 @@ impl Drop for Outstanding<'_> {
 mod tests {
     use super::{Error, Metrics};
 
+    /// Covers: S-47
     #[test]
     fn a_request_ends_in_exactly_one_way() {
         let metrics = Metrics::default();

@@ -100,6 +100,7 @@ mod tests {
     use crate::server::ServerOptions;
 
     /// The task of a client is a part of what ten thousand idle clients cost.
+    /// Covers: S-79
     #[tokio::test]
     async fn the_task_of_a_client_is_no_more_than_two_kibibytes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -227,6 +227,7 @@ mod tests {
     use super::bind;
 
     /// A header and its payload may come in two writes, and an answer must not wait for the acknowledgement of the one before.
+    /// Covers: S-11
     #[tokio::test]
     async fn the_sockets_of_clients_have_no_delay_and_keepalive_as_they_are_accepted() {
         let listener = bind("127.0.0.1:0", 16).await.unwrap();
@@ -241,6 +242,7 @@ mod tests {
         assert!(socket.keepalive().unwrap());
     }
 
+    /// Covers: S-15
     #[tokio::test]
     async fn a_port_that_is_listened_on_is_not_shared() {
         let first = bind("127.0.0.1:0", 16).await.unwrap();
@@ -251,6 +253,7 @@ mod tests {
         assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     }
 
+    /// Covers: S-15, S-65
     #[tokio::test]
     async fn an_ipv6_address_in_brackets_is_listened_on() {
         let listener = bind("[::1]:0", 16).await.unwrap();

@@ -37,6 +37,7 @@ impl Failed {
 mod tests {
     use super::{Ending, Failed};
 
+    /// Covers: S-27
     #[test]
     fn only_what_a_stale_connection_swallowed_unread_is_sent_again_and_only_once() {
         for ending in [Ending::Closed, Ending::TimedOut, Ending::Garbage] {

@@ -85,6 +85,7 @@ mod tests {
 
     use super::{Over, PATIENCE, Shortage};
 
+    /// Covers: S-18
     #[test]
     fn a_run_is_told_once_and_rests_get_longer_up_to_a_bound() {
         let now = Instant::now();
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(rests, [5, 10, 20, 40, 80, 160, 320, 500, 500, 500]);
     }
 
+    /// Covers: S-18
     #[test]
     fn clients_are_turned_away_only_after_the_shortage_has_lasted() {
         let now = Instant::now();

@@ -21,6 +21,7 @@ async fn trickle(stream: &mut (impl tokio::io::AsyncWrite + Unpin), bytes: &[u8]
     }
 }
 
+/// Covers: S-10, S-20
 #[tokio::test(start_paused = true)]
 async fn a_client_that_sends_a_byte_every_4_9_seconds_is_cut_off_5_seconds_after_the_first() {
     let router = Backends::one(echo()).router(ServerOptions::default()).await;
@@ -36,6 +37,7 @@ async fn a_client_that_sends_a_byte_every_4_9_seconds_is_cut_off_5_seconds_after
     assert_eq!(router.totals().errors.client_slow, 1);
 }
 
+/// Covers: S-10
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_answers_a_byte_every_4_9_seconds_has_failed_after_5_seconds() {
     let slow = manner(|_, mut stream| async move {
@@ -73,6 +75,7 @@ async fn what_a_client_took_to_send_its_request_is_not_taken_from_the_backends_t
     );
 }
 
+/// Covers: S-24
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_take_its_answer_is_cut_off_short_or_long() {
     for length in [100, 1_000_000] {
@@ -188,6 +191,7 @@ async fn an_idle_client_is_ended_after_client_idle_timeout_counted_from_its_last
     assert_eq!((read, began.elapsed().as_secs()), (0, 60));
 }
 
+/// Covers: S-36
 #[tokio::test(start_paused = true)]
 async fn a_request_waits_for_a_connection_as_long_as_borrow_timeout_says() {
     let hang = manner(|_, stream| async move {

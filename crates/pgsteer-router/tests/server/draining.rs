@@ -46,6 +46,7 @@ async fn requests_at_work_are_answered_and_then_their_clients_are_ended() {
     assert_eq!(totals.ended(), totals.requests);
 }
 
+/// Covers: S-58
 #[tokio::test(start_paused = true)]
 async fn a_request_of_which_a_part_has_come_is_waited_for_and_answered() {
     let router = Backends::one(echo()).router(ServerOptions::default()).await;
@@ -63,6 +64,7 @@ async fn a_request_of_which_a_part_has_come_is_waited_for_and_answered() {
     assert_eq!(drained.await.unwrap().dropped, 0);
 }
 
+/// Covers: S-58
 #[tokio::test(start_paused = true)]
 async fn requests_that_had_come_with_the_one_at_work_are_answered_as_well() {
     let router = Backends::one(slow(100)).router(ServerOptions::default()).await;
@@ -105,6 +107,7 @@ async fn an_idle_client_is_ended_at_once_and_one_that_has_asked_nothing_yet_is_g
     assert_eq!(drained.await.unwrap().dropped, 0);
 }
 
+/// Covers: S-59
 #[tokio::test(start_paused = true)]
 async fn what_is_not_done_when_the_grace_is_over_is_dropped_and_counted() {
     let router = Backends::one(slow(3_600_000)).router(ServerOptions {
@@ -134,6 +137,7 @@ async fn what_is_not_done_when_the_grace_is_over_is_dropped_and_counted() {
     assert_eq!((totals.dropped, totals.answered, totals.ended()), (3, 0, 3));
 }
 
+/// Covers: S-59
 #[tokio::test(start_paused = true)]
 async fn without_a_grace_what_is_at_work_is_dropped_at_once_and_not_answered_after_all() {
     let router = Backends::one(slow(50)).router(ServerOptions::default()).await;
@@ -149,6 +153,7 @@ async fn without_a_grace_what_is_at_work_is_dropped_at_once_and_not_answered_aft
     assert_eq!(router.totals().answered, 0);
 }
 
+/// Covers: S-56
 #[tokio::test(start_paused = true)]
 async fn readiness_is_taken_back_first_and_clients_are_served_as_before_for_drain_delay() {
     let router = Backends::one(echo()).router(ServerOptions {
@@ -171,6 +176,7 @@ async fn readiness_is_taken_back_first_and_clients_are_served_as_before_for_drai
     assert_eq!(drained.await.unwrap().took.as_secs(), 5);
 }
 
+/// Covers: S-60
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_its_last_answer_holds_the_drain_up_no_longer_than_the_grace() {
     let router = Backends::one(echo()).router(ServerOptions {
@@ -200,6 +206,7 @@ pub(crate) async fn tcp_router(server: ServerOptions) -> Router {
     router.await.expect("the router starts")
 }
 
+/// Covers: S-57
 #[tokio::test]
 async fn clients_whom_the_kernel_had_accepted_are_answered_though_the_router_had_not_come_to_them() {
     // The router runs on this thread alone, so it accepts nobody while the clients connect without yielding to it.
@@ -241,6 +248,7 @@ async fn whoever_connects_after_the_drain_is_refused() {
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
+/// Covers: S-57
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_clients_that_dial_for_each_request_while_the_drain_begins_none_that_connected_is_left_without_an_answer()
  {
@@ -295,6 +303,7 @@ async fn a_router_that_is_dropped_stops_listening_and_cuts_its_clients() {
 }
 
 /// It always has the next request under way before it has the last answer.
+/// Covers: S-60
 #[tokio::test]
 async fn a_client_that_never_stops_sending_is_answered_what_had_come_and_then_ended() {
     for pipeline in [1, 4] {

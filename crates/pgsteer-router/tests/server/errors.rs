@@ -26,6 +26,7 @@ where
     })
 }
 
+/// Covers: S-08, S-23
 #[tokio::test(start_paused = true)]
 async fn a_request_that_cannot_be_answered_is_answered_with_the_reason_and_the_client_goes_on() {
     let hang = first(|_, stream| async move {
@@ -64,6 +65,7 @@ async fn a_request_that_cannot_be_answered_is_answered_with_the_reason_and_the_c
     }
 }
 
+/// Covers: S-08, S-21
 #[tokio::test(start_paused = true)]
 async fn a_request_without_a_backend_is_told_so_short_or_long_and_the_client_goes_on() {
     let nobody = Backends::default();
@@ -81,6 +83,7 @@ async fn a_request_without_a_backend_is_told_so_short_or_long_and_the_client_goe
     assert_eq!(router.totals().errors.backend_unavailable, 3);
 }
 
+/// Covers: S-08, S-22
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_ends_within_a_long_request_is_told_of_after_the_request_and_the_client_goes_on() {
     let echo = echo();
@@ -105,6 +108,7 @@ async fn a_backend_that_ends_within_a_long_request_is_told_of_after_the_request_
     assert_eq!(next.as_deref(), Some("the next"));
 }
 
+/// Covers: S-22
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_does_not_take_a_long_request_in_time_is_told_of_and_the_client_goes_on() {
     let echo = echo();
@@ -130,6 +134,7 @@ async fn a_backend_that_does_not_take_a_long_request_in_time_is_told_of_and_the_
     assert_eq!(next.as_deref(), Some("the next"));
 }
 
+/// Covers: S-25
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_breaks_off_after_a_part_has_gone_on_ends_the_client_and_makes_nothing_up() {
     let half = first(|_, mut stream| async move {
@@ -167,6 +172,7 @@ async fn an_early_answer_to_a_request_that_is_not_heard_out_reaches_the_client()
     assert_eq!(again.as_deref(), Some("too long for me"));
 }
 
+/// Covers: S-04, S-09, S-20
 #[tokio::test(start_paused = true)]
 async fn how_a_client_breaks_its_request_off_is_told_apart_and_none_reaches_a_backend() {
     type Case = (&'static str, &'static [u8], fn(&Errors) -> u64);
@@ -198,6 +204,7 @@ async fn how_a_client_breaks_its_request_off_is_told_apart_and_none_reaches_a_ba
     }
 }
 
+/// Covers: S-09
 #[tokio::test(start_paused = true)]
 async fn a_client_that_ends_between_requests_is_no_error() {
     let router = Backends::one(echo()).router(ServerOptions::default()).await;
@@ -210,6 +217,7 @@ async fn a_client_that_ends_between_requests_is_no_error() {
     assert_eq!(router.totals().errors, Errors::default());
 }
 
+/// Covers: S-03
 #[tokio::test(start_paused = true)]
 async fn a_payload_as_long_as_is_allowed_passes_and_one_byte_more_does_not() {
     let options = ServerOptions {
@@ -223,6 +231,7 @@ async fn a_payload_as_long_as_is_allowed_passes_and_one_byte_more_does_not() {
     assert_eq!(ask(&mut client, &[b'x'; 1001]).await, None);
 }
 
+/// Covers: S-12, S-24
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_while_its_request_is_at_work_leaves_the_backends_connection_good_for_others() {
     let backends = Backends::one(echo());

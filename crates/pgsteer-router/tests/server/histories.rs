@@ -173,6 +173,7 @@ async fn history(seed: u64, pipeline: u32) {
     }
 }
 
+/// Covers: S-82
 #[tokio::test(start_paused = true)]
 async fn every_answer_is_its_own_requests_and_every_request_is_accounted_for_one_at_a_time() {
     for seed in 0..8 {
@@ -180,6 +181,7 @@ async fn every_answer_is_its_own_requests_and_every_request_is_accounted_for_one
     }
 }
 
+/// Covers: S-07
 #[tokio::test(start_paused = true)]
 async fn every_answer_is_its_own_requests_and_every_request_is_accounted_for_several_at_work() {
     for seed in 0..8 {

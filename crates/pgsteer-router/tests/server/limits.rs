@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use crate::draining::tcp_router;
 use crate::rig::*;
 
+/// Covers: S-16
 #[tokio::test]
 async fn a_client_beyond_max_connections_waits_until_another_has_gone_and_is_then_served() {
     let router = tcp_router(ServerOptions {

@@ -32,6 +32,7 @@ async fn request_on(mut stream: TcpStream, line: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
+/// Covers: S-47
 #[tokio::test]
 async fn the_router_and_each_backend_tell_what_they_have_done() {
     let backends = Backends::default().with(1, echo()).with(2, echo());
@@ -69,6 +70,7 @@ async fn the_router_and_each_backend_tell_what_they_have_done() {
     }
 }
 
+/// Covers: S-47
 #[tokio::test]
 async fn errors_are_told_by_kind() {
     let closes = manner(|_, mut stream| async move {
@@ -89,6 +91,7 @@ async fn errors_are_told_by_kind() {
     }
 }
 
+/// Covers: S-48
 #[tokio::test]
 async fn readiness_is_gone_as_soon_as_the_drain_begins_and_health_is_not() {
     let router = watched(
@@ -131,6 +134,7 @@ async fn other_paths_and_methods_are_refused() {
 /// Far less than a silent connection may stay.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
+/// Covers: S-48
 #[tokio::test]
 async fn connections_that_say_nothing_or_half_of_it_hold_up_no_health_check_and_the_oldest_of_them_go() {
     let router = watched(Backends::one(echo()), ServerOptions::default()).await;

@@ -41,6 +41,7 @@ fn sleeper() -> (Manner, Arc<AtomicUsize>) {
     (manner, seen)
 }
 
+/// Covers: S-06
 #[tokio::test(start_paused = true)]
 async fn answers_leave_in_the_order_of_the_requests_though_the_last_is_done_first() {
     let (manner, _) = sleeper();

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::rig::*;
 
+/// Covers: S-06
 #[tokio::test(start_paused = true)]
 async fn one_client_connection_carries_many_requests_and_their_answers_in_order() {
     let router = Backends::one(echo()).router(ServerOptions::default()).await;
@@ -23,6 +24,7 @@ async fn one_client_connection_carries_many_requests_and_their_answers_in_order(
     assert_eq!((totals.accepted, totals.requests, totals.answered), (1, 100, 100));
 }
 
+/// Covers: S-01, S-02
 #[tokio::test(start_paused = true)]
 async fn frames_of_every_length_pass_unchanged() {
     let router = Backends::one(echo()).router(ServerOptions::default()).await;
@@ -41,6 +43,7 @@ async fn frames_of_every_length_pass_unchanged() {
     }
 }
 
+/// Covers: S-13
 #[tokio::test(start_paused = true)]
 async fn frames_that_come_byte_by_byte_or_several_at_once_are_the_same_frames() {
     let router = Backends::one(echo()).router(ServerOptions::default()).await;
@@ -64,6 +67,7 @@ async fn frames_that_come_byte_by_byte_or_several_at_once_are_the_same_frames() 
     }
 }
 
+/// Covers: S-11
 #[tokio::test(start_paused = true)]
 async fn each_frame_leaves_in_one_write_on_either_side() {
     let backends = Backends::one(echo());
@@ -97,6 +101,7 @@ async fn each_frame_leaves_in_one_write_on_either_side() {
 /// More than the router may hold of a frame that it passes on: two buffers of 64 KiB, and what is in the pipes.
 const BOUND: usize = 2 * 64 * 1024 + 2 * PIPE;
 
+/// Covers: S-14
 #[tokio::test(start_paused = true)]
 async fn of_a_long_answer_no_more_is_held_than_the_buffers_while_the_client_does_not_read() {
     let written = Arc::new(AtomicUsize::new(0));
@@ -121,6 +126,7 @@ async fn of_a_long_answer_no_more_is_held_than_the_buffers_while_the_client_does
     assert!(written > 0 && written <= BOUND, "{written} bytes were taken");
 }
 
+/// Covers: S-14
 #[tokio::test(start_paused = true)]
 async fn of_a_long_request_no_more_is_held_than_the_buffers_while_the_backend_does_not_read() {
     let hangs = manner(|_, stream| async move {
@@ -162,6 +168,7 @@ async fn a_backend_may_answer_a_long_request_while_it_is_still_coming() {
     assert!(answer == Some(request));
 }
 
+/// Covers: S-07
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_to_a_backend_serves_the_next_request_of_whomever() {
     let backends = Backends::one(echo());
@@ -175,6 +182,7 @@ async fn an_idle_connection_to_a_backend_serves_the_next_request_of_whomever() {
     assert_eq!(backends.dials(), 1);
 }
 
+/// Covers: S-38
 #[tokio::test(start_paused = true)]
 async fn a_backend_that_answers_twice_has_its_connection_closed_and_crosses_no_answers() {
     let twice = manner(|_, mut stream| async move {

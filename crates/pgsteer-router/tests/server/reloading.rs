@@ -31,6 +31,7 @@ async fn in_front_of_the_first() -> (Router, RouterConfig) {
     (router.await.unwrap(), config)
 }
 
+/// Covers: S-66
 #[tokio::test(start_paused = true)]
 async fn requests_go_to_the_new_backends_on_the_connections_that_clients_have() {
     let (router, config) = in_front_of_the_first().await;
@@ -60,6 +61,7 @@ async fn the_next_request_goes_by_the_new_limits() {
     assert_eq!(ask(&mut client, &[0; 2_000]).await, None);
 }
 
+/// Covers: S-66
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_used_or_cannot_change_is_refused_with_the_reason_and_nothing_has_changed() {
     type Change = fn(&mut RouterConfig);

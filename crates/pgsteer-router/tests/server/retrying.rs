@@ -56,6 +56,7 @@ fn backend_that(does: Does, on: usize) -> (Manner, Arc<AtomicUsize>) {
     (manner, seen)
 }
 
+/// Covers: S-27
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_again_is_what_a_reused_connection_swallowed_without_a_byte_of_an_answer() {
     use Does::{Closes, ClosesInside, Hangs, Raves};
@@ -99,6 +100,7 @@ async fn what_is_sent_again_is_what_a_reused_connection_swallowed_without_a_byte
     }
 }
 
+/// Covers: S-27
 #[tokio::test(start_paused = true)]
 async fn the_second_time_is_the_last() {
     let requests = Arc::new(AtomicUsize::new(0));
@@ -124,6 +126,7 @@ async fn the_second_time_is_the_last() {
     assert_eq!(seen.load(Ordering::SeqCst), 2);
 }
 
+/// Covers: S-27
 #[tokio::test(start_paused = true)]
 async fn of_many_stale_connections_none_costs_a_client_an_error() {
     // Each connection answers one request and closes when the next comes.

@@ -120,6 +120,7 @@ async fn dial(address: SocketAddr, config: ClientConfig) -> std::io::Result<TlsS
     TlsConnector::from(Arc::new(config)).connect(name, socket).await
 }
 
+/// Covers: S-49
 #[tokio::test]
 async fn clients_speak_tls_1_2_or_1_3_and_are_told_properly_that_it_is_over() {
     let authority = Authority::new("authority");
@@ -144,6 +145,7 @@ async fn clients_speak_tls_1_2_or_1_3_and_are_told_properly_that_it_is_over() {
     }
 }
 
+/// Covers: S-50
 #[tokio::test]
 async fn with_an_authority_for_clients_only_those_with_its_certificate_are_served() {
     let authority = Authority::new("authority");
@@ -175,6 +177,7 @@ async fn with_an_authority_for_clients_only_those_with_its_certificate_are_serve
     assert_eq!(router.totals().requests, 1);
 }
 
+/// Covers: S-19
 #[tokio::test]
 async fn a_client_that_does_not_finish_its_handshake_is_cut_off() {
     let authority = Authority::new("authority");
@@ -191,6 +194,7 @@ async fn a_client_that_does_not_finish_its_handshake_is_cut_off() {
     assert_eq!(router.totals().errors.client_tls, 1);
 }
 
+/// Covers: S-19, S-53
 #[tokio::test]
 async fn a_client_that_speaks_no_tls_gets_nothing_from_a_backend() {
     let authority = Authority::new("authority");
@@ -211,6 +215,7 @@ async fn shown(address: SocketAddr, authority: &Authority) -> Option<Certificate
     certificates.first().cloned().map(CertificateDer::into_owned)
 }
 
+/// Covers: S-51
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_after_a_reload_to_new_clients_and_others_go_on() {
     let authority = Authority::new("authority");
@@ -234,6 +239,7 @@ async fn a_renewed_certificate_is_shown_after_a_reload_to_new_clients_and_others
     );
 }
 
+/// Covers: S-51
 #[tokio::test]
 async fn files_that_cannot_be_used_are_refused_by_name_and_the_certificate_in_use_stays() {
     let authority = Authority::new("authority");
@@ -320,6 +326,7 @@ async fn tls_backend(authority: &Authority, subject: &str, asks: bool) -> Socket
     address
 }
 
+/// Covers: S-52
 #[tokio::test]
 async fn a_backend_is_asked_over_tls_only_if_its_certificate_leads_to_the_authority_and_is_for_it() {
     let authority = Authority::new("authority");
@@ -358,6 +365,7 @@ async fn a_backend_is_asked_over_tls_only_if_its_certificate_leads_to_the_author
     }
 }
 
+/// Covers: S-52
 #[tokio::test]
 async fn the_router_shows_its_certificate_to_a_backend_that_asks() {
     let authority = Authority::new("authority");
