@@ -107,6 +107,11 @@ impl CommandTag {
         }
     }
 
+    /// Whether it is this one.
+    fn is(&self, tag: &[u8]) -> bool {
+        self.bytes[..usize::from(self.length)] == *tag
+    }
+
     /// The tag as text; empty if it is not UTF-8.
     pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
@@ -255,6 +260,11 @@ struct Reading<'a> {
 }
 
 impl Visitor for Reading<'_> {
+    fn passes_over(&self, kind: u8) -> bool {
+        // Rows, and the data of a copy.
+        matches!(kind, b'D' | b'd')
+    }
+
     fn begin(&mut self, kind: u8) -> usize {
         *self.prefix_length = 0;
         match kind {
@@ -296,7 +306,7 @@ impl Visitor for Reading<'_> {
             b'C' => {
                 let tag = CommandTag::from_body(body);
                 // Another may be open when all is answered, by then.
-                self.said.ended += u64::from(tag.as_str() == "COMMIT");
+                self.said.ended += u64::from(tag.is(b"COMMIT"));
                 self.said.tag = Some(tag);
                 self.said.copy = CopyState::None;
             }

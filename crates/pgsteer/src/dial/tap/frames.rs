@@ -10,6 +10,11 @@ pub(super) trait Visitor {
         true
     }
 
+    /// Whether nothing is to be told of messages of this kind: the many that carry data.
+    fn passes_over(&self, _kind: u8) -> bool {
+        false
+    }
+
     /// A message begins; `kind` is zero for one without a type byte. Returns how many bytes of its body to show.
     fn begin(&mut self, kind: u8) -> usize;
 
@@ -57,9 +62,12 @@ impl Frames {
                 bytes = self.pass_body(bytes, visitor);
                 continue;
             }
-            if let Some(rest) = self.pass_whole(bytes, visitor) {
-                bytes = rest;
-                continue;
+            if self.header_length == 0 && visitor.typed() {
+                bytes = pass_over(bytes, visitor);
+                if let Some(rest) = pass_whole(bytes, visitor) {
+                    bytes = rest;
+                    continue;
+                }
             }
             let wanted = if visitor.typed() { 5 } else { 4 };
             let taken = wanted.min(self.header_length + bytes.len()) - self.header_length;
@@ -71,25 +79,6 @@ impl Frames {
             }
         }
         Ok(())
-    }
-
-    /// The everyday case: a message that begins and ends within these bytes passes in one step. Returns what is behind
-    /// it, or nothing if it is to be walked in pieces.
-    #[inline]
-    fn pass_whole<'a>(&self, bytes: &'a [u8], visitor: &mut impl Visitor) -> Option<&'a [u8]> {
-        if self.header_length > 0 || !visitor.typed() {
-            return None;
-        }
-        let (&[kind, first, second, third, fourth], behind) = bytes.split_first_chunk()?;
-        let length = i32::from_be_bytes([first, second, third, fourth]);
-        let body = body_length(length).ok()?;
-        let (body, rest) = behind.split_at_checked(body)?;
-        let shown = visitor.begin(kind).min(body.len());
-        if shown > 0 {
-            visitor.body(kind, &body[..shown]);
-        }
-        visitor.end(kind);
-        Some(rest)
     }
 
     fn begin(&mut self, wanted: usize, visitor: &mut impl Visitor) -> Result<(), BadLength> {
@@ -125,4 +114,36 @@ impl Frames {
         }
         rest
     }
+}
+
+/// Steps over the messages at the front that are whole and that nothing is told of. There may be a million of them.
+#[inline]
+fn pass_over<'a>(mut bytes: &'a [u8], visitor: &impl Visitor) -> &'a [u8] {
+    while let Some((&[kind, first, second, third, fourth], _)) = bytes.split_first_chunk() {
+        let length = u32::from_be_bytes([first, second, third, fourth]);
+        if !visitor.passes_over(kind) || !(4..=i32::MAX as u32).contains(&length) {
+            break;
+        }
+        match bytes.get(1 + length as usize..) {
+            Some(behind) => bytes = behind,
+            None => break,
+        }
+    }
+    bytes
+}
+
+/// The everyday case: a message that begins and ends within these bytes passes in one step. Returns what is behind it,
+/// or nothing if it is to be walked in pieces.
+#[inline]
+fn pass_whole<'a>(bytes: &'a [u8], visitor: &mut impl Visitor) -> Option<&'a [u8]> {
+    let (&[kind, first, second, third, fourth], behind) = bytes.split_first_chunk()?;
+    let length = i32::from_be_bytes([first, second, third, fourth]);
+    let body = body_length(length).ok()?;
+    let (body, rest) = behind.split_at_checked(body)?;
+    let shown = visitor.begin(kind).min(body.len());
+    if shown > 0 {
+        visitor.body(kind, &body[..shown]);
+    }
+    visitor.end(kind);
+    Some(rest)
 }

@@ -129,6 +129,10 @@ impl Wire {
     /// The same, known too while the only answers owed are those to the closing of statements or portals, which may come
     /// at any time: their last row may be kept for long.
     pub(crate) fn transaction(&self) -> TransactionStatus {
+        // What a caller has had the answer to was marked before that answer was passed on.
+        if self.marks.load(Ordering::Relaxed) & (OPEN | DIRTY) == 0 {
+            return TransactionStatus::Idle;
+        }
         let seen = self.seen();
         if seen.blind || !seen.ledger.is_settled_but_for_asides() {
             return TransactionStatus::Unknown;
