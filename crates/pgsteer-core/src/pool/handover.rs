@@ -216,12 +216,12 @@ impl<T: Tenant, E> Slots<T, E> {
         cx: &mut Context<'_>,
         deadline: Option<Instant>,
     ) -> Poll<Result<Lease, Rejected<E>>> {
-        if let Some(granted) = wait.granted() {
+        if let Some(granted) = wait.granted(&self.cells) {
             return self.accept(granted, wait, cx, deadline);
         }
         let mut queue = self.lock();
         // Granted between the look and the lock?
-        if let Some(granted) = wait.granted() {
+        if let Some(granted) = wait.granted(&self.cells) {
             drop(queue);
             return self.accept(granted, wait, cx, deadline);
         }
@@ -297,7 +297,7 @@ impl<T: Tenant, E> Slots<T, E> {
         };
         self.check_wait(pool);
         let mut queue = self.lock();
-        let granted = wait.granted();
+        let granted = wait.granted(&self.cells);
         // Dropped last, after the lock.
         let _left = queue.leave(wait);
         self.unlock(queue);

@@ -1,5 +1,6 @@
 //! One pool: its slots and who waits for them, and the planner that says what to open, close and move.
 
+mod cells;
 mod checks;
 mod handover;
 pub mod planner;

@@ -4,6 +4,7 @@
 //! code, which rests on that one sentence; it never waits, and locks only for those who do (`handover.rs`).
 #![allow(unsafe_code)]
 
+use super::cells::Cells;
 use super::session::Session;
 use super::sync::{AtomicBool, Mutex, Ordering, Padded, UnsafeCell};
 use super::waiters::{Granted, Queue};
@@ -92,6 +93,8 @@ pub struct Slots<T, E = Infallible> {
     /// those who were granted a slot, without it.
     pub(super) closed: AtomicBool,
     pub(super) queue: Padded<Mutex<Queue<E>>>,
+    /// Where those in the queue find what became of them.
+    pub(super) cells: Arc<Cells>,
     pub(super) keeper: Box<dyn Keeper>,
 }
 
@@ -120,12 +123,14 @@ impl<T: Tenant, E> Slots<T, E> {
                 uses: std::sync::atomic::AtomicU32::new(0),
             })
         };
+        let cells = Arc::new(Cells::new());
         let slots = Self {
             words: Words::new(size),
             slots: (0..size).map(slot).collect(),
             id,
             closed: AtomicBool::new(false),
-            queue: Padded(Mutex::new(Queue::new(id, size))),
+            queue: Padded(Mutex::new(Queue::new(id, size, Arc::clone(&cells)))),
+            cells,
             keeper,
         };
         (slots, (0..size).map(|index| Lease { pool: id, index }).collect())

@@ -5,7 +5,7 @@
 #[cfg(not(loom))]
 mod real {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-    pub(crate) use std::sync::{Arc, Mutex, MutexGuard};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
 
     /// `std`'s cell behind loom's interface.
     #[derive(Debug)]
@@ -32,7 +32,7 @@ mod real {
 mod real {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-    pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
 pub(crate) use real::*;

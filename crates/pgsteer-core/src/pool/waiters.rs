@@ -1,21 +1,18 @@
 //! Those who wait for a slot, oldest first, in a ring that allocates only when it grows past its peak.
 //! A waiter's place is its ticket: one whose granted slot turned out unfit comes back to where it stood. A slot is
-//! granted by writing it into the waiter's [`Cell`], where its task finds it without the lock; so a waited checkout
+//! granted by writing it into the waiter's cell (`cells.rs`), where its task finds it without the lock; so a waited checkout
 //! takes the lock once to join and the return that ends it once to grant.
 //! All but [`Wait::granted`] happens under the pool's one lock; nothing here wakes, drops a waker or calls out.
 
-use super::sync::{Arc, AtomicU32, Ordering};
+use super::cells::{Cells, Fate};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-/// In a cell: still waiting.
-const WAITING: u32 = u32::MAX;
-/// In a cell: rejected; why is in the queue.
-const REJECTED: u32 = u32::MAX - 1;
-/// How many used cells a newcomer looks at before it allocates one.
-const LOOKS: u32 = 2;
+/// How many cells of granted waits a newcomer looks at before it takes one that was never used.
+const LOOKS: usize = 2;
 
 /// Why a wait ended without a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +34,8 @@ pub struct Wait {
 #[derive(Debug)]
 struct Place {
     pool: NonZeroU64,
-    cell: Arc<Cell>,
-}
-
-/// Where a waiter's task finds what became of it. Written by whoever has the lock, at most once while its wait lasts.
-#[derive(Debug)]
-struct Cell {
-    /// [`WAITING`], [`REJECTED`] or the slot that was granted.
-    state: AtomicU32,
-    ticket: u64,
+    /// The number of its cell.
+    cell: u32,
 }
 
 impl Wait {
@@ -56,17 +46,15 @@ impl Wait {
 
     /// The slot granted to it, if it has been. The wait is over then, and its slot the caller's.
     #[inline]
-    pub(super) fn granted(&mut self) -> Option<Granted> {
-        // Acquire: what the slot's previous owner did to it is visible to the next.
-        let slot = self.place.as_ref()?.cell.state.load(Ordering::Acquire);
-        if slot == WAITING || slot == REJECTED {
+    pub(super) fn granted(&mut self, cells: &Cells) -> Option<Granted> {
+        let cell = cells.get(self.place.as_ref()?.cell);
+        let Fate::Granted(slot) = cell.fate() else {
             return None;
-        }
-        let Place { cell, .. } = self.place.take()?;
-        Some(Granted {
-            slot,
-            ticket: cell.ticket,
-        })
+        };
+        self.place = None;
+        let ticket = cell.ticket();
+        cell.close();
+        Some(Granted { slot, ticket })
     }
 }
 
@@ -93,7 +81,8 @@ pub(super) enum Outcome<E> {
 struct Entry {
     /// Whom to wake; `None` once the waiter has gone. The oldest entry's is always there.
     waker: Option<Waker>,
-    cell: Arc<Cell>,
+    /// The number of its cell, which stays its own until the entry has left the ring.
+    cell: u32,
     deadline: Option<Instant>,
 }
 
@@ -113,8 +102,13 @@ pub(super) struct Queue<E> {
     pool: NonZeroU64,
     /// By ticket. A ring and not a list, so that neighbours share cache lines and each end has its own.
     ring: VecDeque<Entry>,
-    /// Cells out of the ring, to be used again once their waiters have let go of them.
-    used: VecDeque<Arc<Cell>>,
+    cells: Arc<Cells>,
+    /// Cells in nobody's use. One gets here when its entry has left the ring and its waiter has let go of it; but
+    /// whoever was granted a slot lets go without the lock, so those cells are asked.
+    free: Vec<u32>,
+    granted: VecDeque<u32>,
+    /// The first cell that was never used.
+    fresh: u32,
     /// Rejected and not yet collected, by ticket.
     rejected: BTreeMap<u64, Rejected<E>>,
     waiting: u32,
@@ -133,11 +127,14 @@ pub(super) struct Queue<E> {
 }
 
 impl<E> Queue<E> {
-    pub(super) fn new(pool: NonZeroU64, slots: u32) -> Self {
+    pub(super) fn new(pool: NonZeroU64, slots: u32, cells: Arc<Cells>) -> Self {
         Self {
             pool,
             ring: VecDeque::new(),
-            used: VecDeque::new(),
+            cells,
+            free: Vec::new(),
+            granted: VecDeque::new(),
+            fresh: 0,
             rejected: BTreeMap::new(),
             waiting: 0,
             slots,
@@ -167,7 +164,7 @@ impl<E> Queue<E> {
 
     /// A waiter whose granted slot was no use comes back to its old place.
     pub(super) fn rejoin(&mut self, ticket: u64, waker: Waker, deadline: Option<Instant>) -> Wait {
-        let at = self.ring.partition_point(|entry| entry.cell.ticket < ticket);
+        let at = self.ring.partition_point(|entry| self.ticket(entry) < ticket);
         self.enter(at, ticket, waker, deadline)
     }
 
@@ -185,7 +182,7 @@ impl<E> Queue<E> {
         let cell = self.cell(ticket);
         let entry = Entry {
             waker: Some(waker),
-            cell: Arc::clone(&cell),
+            cell,
             deadline,
         };
         // At the end, which is the rule, `insert` would do the same, but by more steps.
@@ -201,39 +198,53 @@ impl<E> Queue<E> {
         }
     }
 
-    /// A cell that nobody else has. Used ones come first; but the newest may not be collected yet.
-    fn cell(&mut self, ticket: u64) -> Arc<Cell> {
-        for _ in 0..LOOKS {
-            let Some(mut used) = self.used.pop_front() else {
-                break;
-            };
-            if let Some(cell) = Arc::get_mut(&mut used) {
-                cell.ticket = ticket;
-                cell.state.store(WAITING, Ordering::Relaxed);
-                return used;
+    /// The number of a cell that nobody else has. Used ones come first; but the newest may not be collected yet.
+    fn cell(&mut self, ticket: u64) -> u32 {
+        let number = self.used_cell().unwrap_or_else(|| {
+            self.fresh += 1;
+            self.fresh - 1
+        });
+        self.cells.get(number).open(ticket);
+        number
+    }
+
+    fn used_cell(&mut self) -> Option<u32> {
+        if let Some(number) = self.free.pop() {
+            return Some(number);
+        }
+        // Only so many grants can be uncollected. With more cells than twice that, one is found soon.
+        let slots = self.slots as usize;
+        let looks = if self.granted.len() > 2 * slots + LOOKS {
+            slots + 1
+        } else {
+            LOOKS
+        };
+        for _ in 0..looks {
+            let number = self.granted.pop_front()?;
+            if self.cells.get(number).is_free() {
+                return Some(number);
             }
-            self.used.push_back(used);
+            self.granted.push_back(number);
         }
-        // There are more than can hold an uncollected grant: the new one replaces one of them.
-        if self.used.len() > self.slots as usize {
-            self.used.pop_back();
-        }
-        Arc::new(Cell {
-            state: AtomicU32::new(WAITING),
-            ticket,
-        })
+        None
+    }
+
+    fn ticket(&self, entry: &Entry) -> u64 {
+        self.cells.get(entry.cell).ticket()
     }
 
     /// Drops the entries of those who left, up to the oldest waiter; and all of them when they are too many.
     fn tidy(&mut self) {
+        let (cells, free) = (&self.cells, &mut self.free);
+        // Of one that was rejected and has not been told yet, its waiter frees the cell.
+        let mut out = |cell| free.extend(Some(cell).filter(|&cell| cells.get(cell).is_free()));
         while self.ring.front().is_some_and(|entry| entry.waker.is_none()) {
-            self.used.extend(self.ring.pop_front().map(|entry| entry.cell));
+            self.ring.pop_front().map(|entry| entry.cell).map(&mut out);
         }
-        if self.ring.len() > 2 * self.len() + 64 {
-            let used = &mut self.used;
+        if self.ring.len() > 2 * self.waiting as usize + 64 {
             self.ring.retain(|entry| {
                 if entry.waker.is_none() {
-                    used.push_back(Arc::clone(&entry.cell));
+                    out(entry.cell);
                 }
                 entry.waker.is_some()
             });
@@ -245,32 +256,42 @@ impl<E> Queue<E> {
     #[must_use]
     pub(super) fn grant(&mut self, slot: u32) -> Option<Waker> {
         let Entry { waker, cell, .. } = self.ring.pop_front()?;
-        // Release: see `Wait::granted`.
-        cell.state.store(slot, Ordering::Release);
-        self.used.push_back(cell);
+        self.cells.get(cell).grant(slot);
+        self.granted.push_back(cell);
         self.waiting -= 1;
         self.tidy();
         waker
     }
 
     /// The place of a waiter that is still in the ring.
-    fn find(&self, cell: &Cell) -> Option<usize> {
+    fn find(&self, cell: u32) -> Option<usize> {
+        let ticket = self.cells.get(cell).ticket();
         let found = self
             .ring
-            .binary_search_by_key(&cell.ticket, |entry| entry.cell.ticket);
+            .binary_search_by_key(&ticket, |entry| self.ticket(entry));
         found.ok()
+    }
+
+    /// The waiter of this cell, which was granted nothing, lets go of it. Returns its place in the ring, if it is still
+    /// there.
+    fn close(&mut self, cell: u32) -> Option<usize> {
+        let at = self.find(cell);
+        if at.is_none() {
+            self.free.push(cell);
+        }
+        self.cells.get(cell).close();
+        at
     }
 
     /// What a wait has come to that was granted nothing. If it is over, the wait may be used anew.
     /// Of one that is pending, the waker is replaced if `waker` would wake another task; the old one comes back, to
     /// be dropped outside the lock.
     pub(super) fn collect(&mut self, wait: &mut Wait, waker: &Waker) -> (Outcome<E>, Option<Waker>) {
-        let Some(Place { cell, .. }) = &wait.place else {
+        let Some(Place { cell, .. }) = wait.place else {
             return (Outcome::None, None);
         };
-        // Relaxed, here and below: whoever changes it has the lock.
-        match cell.state.load(Ordering::Relaxed) {
-            WAITING => {
+        match self.cells.get(cell).fate() {
+            Fate::Waiting => {
                 let entry = self.find(cell).and_then(|at| self.ring.get_mut(at));
                 let old = entry.and_then(|entry| entry.waker.as_mut());
                 let replaced = old
@@ -278,12 +299,13 @@ impl<E> Queue<E> {
                     .map(|old| std::mem::replace(old, waker.clone()));
                 (Outcome::Pending, replaced)
             }
-            REJECTED => {
-                let rejected = self.rejected.remove(&cell.ticket);
+            Fate::Rejected => {
+                let rejected = self.rejected.remove(&self.cells.get(cell).ticket());
+                self.close(cell);
                 *wait = Wait::default();
                 (rejected.map_or(Outcome::None, Outcome::Over), None)
             }
-            _ => (Outcome::None, None),
+            Fate::Granted(_) => (Outcome::None, None),
         }
     }
 
@@ -294,9 +316,10 @@ impl<E> Queue<E> {
         let Some(Place { cell, .. }) = wait.place.take() else {
             return (waker, rejected);
         };
-        if cell.state.load(Ordering::Relaxed) == REJECTED {
-            rejected = self.rejected.remove(&cell.ticket);
-        } else if let Some(entry) = self.find(&cell).and_then(|at| self.ring.get_mut(at)) {
+        if self.cells.get(cell).fate() == Fate::Rejected {
+            rejected = self.rejected.remove(&self.cells.get(cell).ticket());
+            self.close(cell);
+        } else if let Some(entry) = self.close(cell).and_then(|at| self.ring.get_mut(at)) {
             waker = entry.waker.take();
             self.waiting -= 1;
             self.tidy();
@@ -308,8 +331,9 @@ impl<E> Queue<E> {
     fn reject(&mut self, at: usize, why: Rejected<E>) -> Option<Waker> {
         let entry = self.ring.get_mut(at)?;
         let waker = entry.waker.take()?;
-        entry.cell.state.store(REJECTED, Ordering::Release);
-        self.rejected.insert(entry.cell.ticket, why);
+        let cell = self.cells.get(entry.cell);
+        cell.reject();
+        self.rejected.insert(cell.ticket(), why);
         self.waiting -= 1;
         Some(waker)
     }
