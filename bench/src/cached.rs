@@ -26,7 +26,7 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
             select_one::round::<PgsteerCached>(route, length, &mut table);
         }
     }
-    let ratio = |column| table.median(PgsteerCached::NAME, column) / table.median(Deadpool::NAME, column);
+    let ratio = |column| table.ratio(PgsteerCached::NAME, Deadpool::NAME, column);
     for (what, bound, column) in [
         ("throughput", Bound::AtLeast(1.0), THROUGHPUT),
         ("client CPU a query", Bound::AtMost(1.0), CPU),

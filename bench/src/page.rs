@@ -16,15 +16,25 @@ pub fn on_what() -> String {
     format!("{machine}\n- yb-tokio-postgres {yugabyte}\n\n")
 }
 
+/// Whether the file has the two lines that figures go between.
+pub fn has_a_place(path: &Path) -> Result<(), String> {
+    around(path).map(drop)
+}
+
 /// Puts the text between the two lines of the file.
 pub fn insert(path: &Path, text: &str) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    let page = std::fs::read_to_string(path).map_err(told)?;
+    let (head, tail) = around(path)?;
+    let page = format!("{head}{BEGIN}\n{text}\n{END}{tail}");
+    std::fs::write(path, page).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// What is before the two lines and behind them.
+fn around(path: &Path) -> Result<(String, String), String> {
+    let page = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let parts = page
         .split_once(BEGIN)
-        .and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.ok_or_else(|| format!("{} lacks the two lines", path.display()))?;
-    std::fs::write(path, format!("{head}{BEGIN}\n{text}\n{END}{tail}")).map_err(told)
+        .and_then(|(head, rest)| Some((head.to_owned(), rest.split_once(END)?.1.to_owned())));
+    parts.ok_or_else(|| format!("{} lacks the two lines that figures go between", path.display()))
 }
 
 /// What is between the two lines of a page, without what it was measured on: from the command on, which is the first

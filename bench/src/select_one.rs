@@ -102,7 +102,7 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
         round::<Sqlx>(route, length, &mut table);
     }
 
-    let ratio = |column, other| table.median(Pgsteer::NAME, column) / table.median(other, column);
+    let ratio = |column, other| table.ratio(Pgsteer::NAME, other, column);
     let mut demand = |what: &str, bound, measured| {
         report.demand(
             format!("SELECT 1, {}: {what}", route.name()),

@@ -81,13 +81,29 @@ impl Table {
 
     /// The median of a contender's figures in a column.
     pub fn median(&self, name: &str, column: &str) -> f64 {
+        median(self.figures(name, column))
+    }
+
+    /// How many times the other's figure a contender's is: the median of what each round says by itself. What the machine
+    /// does meanwhile changes from round to round, and concerns the two of one round alike.
+    pub fn ratio(&self, name: &str, other: &str, column: &str) -> f64 {
+        let (ours, theirs) = (self.figures(name, column), self.figures(other, column));
+        let by_round: Vec<_> = ours
+            .iter()
+            .zip(theirs)
+            .map(|(ours, theirs)| ours / theirs)
+            .collect();
+        median(&by_round)
+    }
+
+    fn figures(&self, name: &str, column: &str) -> &[f64] {
         let place = self
             .columns
             .iter()
             .position(|known| known.name == column)
             .expect("the column is the table's");
         let row = self.rows.iter().find(|row| row.name == name);
-        row.map_or(f64::NAN, |row| median(&row.figures[place]))
+        row.map_or(&[], |row| &row.figures[place])
     }
 
     fn cell(&self, row: &Row, place: usize) -> String {

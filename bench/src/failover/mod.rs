@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::page::{insert, on_what};
+use crate::page::{has_a_place, insert, on_what};
 use contender::{Contender, FOLLOWERS, SPREADERS};
 use options::Options;
 use table::Table;
@@ -43,6 +43,11 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // Known now, not after all the minutes.
+    if let Some(Err(problem)) = options.out.as_deref().map(has_a_place) {
+        eprintln!("{problem}");
+        return ExitCode::from(2);
+    }
     let mut page = on_what();
     match &options.program {
         Some(program) if options.outage => page += &outage::record(program),

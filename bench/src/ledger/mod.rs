@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::page::{insert, on_what};
+use crate::page::{has_a_place, insert, on_what};
 use crate::runtimes::two_workers;
 use options::{Options, Servers};
 use run::{Ha, Many, Outcome, Plan, Site};
@@ -27,6 +27,11 @@ pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    // Known now, not after all the minutes.
+    if let Some(Err(problem)) = options.out.as_deref().map(has_a_place) {
+        eprintln!("{problem}");
+        return ExitCode::from(2);
+    }
     let mut page = on_what();
     let mut outcomes = Vec::new();
     for (servers, resolve) in options.runs() {
