@@ -380,11 +380,21 @@ fn an_option_that_was_given_and_changes_nothing_is_told() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_refused_with_the_place() {
-    let told = from_file("pool-size = 1\npool-size 2").unwrap_err().to_string();
+fn a_file_that_is_not_toml_is_refused_with_the_place_and_nothing_of_what_stands_there() {
+    for (text, place) in [
+        ("pool-size = 1\npool-size 2", "line 2, column 11: "),
+        ("pool-size = 1\npool-size = 2", "line 2, column 1: "),
+        (
+            "tls-key = \"\"\"-----BEGIN PRIVATE KEY-----\nMIISECRET",
+            "line 2, column 10: ",
+        ),
+        ("tls-key = MIISECRET", "line 1, column 11: "),
+    ] {
+        let told = from_file(text).unwrap_err().to_string();
 
-    assert!(told.starts_with("router.toml: "), "{told}");
-    assert!(told.contains("line 2"), "{told}");
+        assert!(told.starts_with(&format!("router.toml: {place}")), "{told}");
+        assert!(!told.contains('\n') && !told.contains("MIISECRET"), "{told}");
+    }
 }
 
 #[test]

@@ -47,10 +47,7 @@ fn flag(rule: &'static Rule) -> Arg {
         .help(help);
     match (rule.list, rule.switch) {
         (true, _) => arg.action(ArgAction::Append),
-        (false, true) => arg
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_missing_value("on"),
+        (false, true) => arg.num_args(0..=1).default_missing_value("on"),
         (false, false) => arg,
     }
 }

@@ -228,7 +228,7 @@ fn answers_to_pipelined_requests_are_in_order_whichever_backend_is_faster() {
 fn connections_that_backends_close_cost_no_request_and_no_request_is_done_twice() {
     let options = ["--answers-per-connection", "5"];
     let backends = [Echo::start(&options), Echo::start(&options)];
-    let router = Router::start(&[&backends[0], &backends[1]], &["--enable-health-check=off"]);
+    let router = Router::start(&[&backends[0], &backends[1]], &["--enable-health-check", "off"]);
 
     let account = load(&router.address, &["--clients", "8", "--requests", "2000"]);
 

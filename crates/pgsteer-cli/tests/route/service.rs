@@ -25,7 +25,7 @@ fn ended(arguments: &[&str]) -> (Option<i32>, String) {
 fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is_not() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = taken.local_addr().expect("it is bound").to_string();
-    let cases: [(&[&str], i32, &str); 14] = [
+    let cases: [(&[&str], i32, &str); 16] = [
         (
             &["--pool-size", "0"],
             2,
@@ -53,6 +53,17 @@ fn a_bad_option_is_bad_usage_and_told_with_what_is_allowed_and_a_place_in_use_is
         ),
         (&["--pool-siz", "1"], 2, "--pool-size"),
         (&["--reject-on-full"], 2, "unexpected argument '--reject-on-full'"),
+        // A switch takes its value with or without an equals sign.
+        (
+            &["--enable-health-check", "maybe"],
+            2,
+            "--enable-health-check cannot be `maybe`: it takes on or off",
+        ),
+        (
+            &["--backend-tls", "--backend-tls=off"],
+            2,
+            "cannot be used multiple times",
+        ),
         (
             &["--pool-size", "4", "--min-idle", "5"],
             2,

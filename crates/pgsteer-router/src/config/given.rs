@@ -1,6 +1,7 @@
 //! From options as they were given to a configuration that can be used.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::error::{ConfigError, Source};
@@ -87,7 +88,7 @@ impl Given {
     pub fn file(&mut self, file: &str, text: &str) -> Result<(), ConfigError> {
         let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::Syntax {
             file: file.to_owned(),
-            reason: error.to_string().trim_end().to_owned(),
+            reason: format!("{}{}", place(text, error.span()), error.message()),
         })?;
         let source = Source::File(file.to_owned());
         for (name, value) in &table {
@@ -174,6 +175,16 @@ impl Given {
 
 fn needs<T>(name: &'static str, needs: &'static str) -> Result<T, ConfigError> {
     Err(ConfigError::Needs { name, needs })
+}
+
+/// Where in a text something is wrong. What stands there is not repeated: it may be a key.
+fn place(text: &str, span: Option<Range<usize>>) -> String {
+    let Some(before) = span.and_then(|span| text.get(..span.start)) else {
+        return String::new();
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: ")
 }
 
 /// A value of a file as one would write it on the command line.
