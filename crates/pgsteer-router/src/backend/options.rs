@@ -50,7 +50,7 @@ pub struct BackendOptions {
     /// How many connections are opened at once at most. Default 4; from 1 to 65535. While opening fails it is one.
     pub max_dials: u32,
     /// How long a failed backend is left alone before it is tried again. Default 1 s; from 1 ms to 24 h. Once its breaker is
-    /// open, the breaker's window counts instead.
+    /// open, the breaker's window counts where that is longer.
     pub failed_backend_delay: Duration,
     /// A backend that fails so many requests in a row, by ending connections inside answers, by answering garbage or by not
     /// answering, counts as failed although it lets itself be dialled. Default 5; 0 is never.

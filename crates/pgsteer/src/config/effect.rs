@@ -191,11 +191,18 @@ impl Config {
     }
 
     fn why_none_idle(&self) -> Option<&'static str> {
+        let limit = self.idle_timeout?;
         let floor = self.min_idle.unwrap_or(self.pool_size);
-        (self.idle_timeout.is_some() && floor == self.pool_size).then_some(
-            "min_idle is pool_size, which is its default, so no connection is closed for being idle; set min_idle to \
-             less",
-        )
+        if floor == self.pool_size {
+            Some(
+                "min_idle is pool_size, which is its default, so no connection is closed for being idle; set min_idle to \
+                 less",
+            )
+        } else if limit >= self.max_lifetime.saturating_add(self.lifetime_jitter) {
+            Some("no connection gets so old: it is not less than max_lifetime and lifetime_jitter together")
+        } else {
+            None
+        }
     }
 
     fn why_no_hook(&self) -> Option<&'static str> {

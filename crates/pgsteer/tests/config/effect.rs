@@ -61,6 +61,14 @@ fn an_option_that_changes_nothing_is_told() {
         (config().idle_timeout(millis(1)), &["idle_timeout"]),
         (config().idle_timeout(millis(1)).min_idle(10), &["idle_timeout"]),
         (
+            config()
+                .idle_timeout(seconds(30))
+                .min_idle(1)
+                .max_lifetime(seconds(20))
+                .lifetime_jitter(seconds(10)),
+            &["idle_timeout"],
+        ),
+        (
             config().return_cancel_after(millis(5000)),
             &["return_cancel_after"],
         ),
@@ -167,6 +175,11 @@ fn an_option_that_has_an_effect_is_not_told() {
         balanced().fallback_to_topology_keys_only(true),
         balanced().load_balance(LoadBalance::PreferReplica),
         config().idle_timeout(millis(1)).min_idle(9),
+        config()
+            .idle_timeout(seconds(29))
+            .min_idle(1)
+            .max_lifetime(seconds(20))
+            .lifetime_jitter(seconds(10)),
         config().return_cancel_after(millis(4999)),
         // Busy connections are to be closed at once.
         config().return_timeout(millis(0)),

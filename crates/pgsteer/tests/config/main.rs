@@ -3,6 +3,8 @@
 mod documents;
 mod effect;
 mod environment;
+#[cfg(feature = "serde")]
+mod fuzzed;
 mod jdbc;
 mod keyvalue;
 mod options;
