@@ -51,14 +51,15 @@ pub enum Error {
     /// COMMIT was sent and its answer has not come, and `resolve_commit` has found that nothing is committed, nor ever will
     /// be.
     CommitAborted(Arc<CommitAborted>),
-    /// The server answered COMMIT with ROLLBACK, because a statement had failed whose error the closure passed over.
-    /// Nothing is committed.
+    /// COMMIT rolled the transaction back, because a statement had failed whose error the closure passed over: the server
+    /// answered with ROLLBACK, or its answer was lost after it had said that the transaction has failed. Nothing is committed.
     TransactionAborted {
         /// The SQLSTATE that the statement failed with.
         code: Option<String>,
     },
-    /// The closure of a transaction ended it by a COMMIT or ROLLBACK of its own. What became of its work is for its own
-    /// statements to say.
+    /// The closure of a transaction ended it by a COMMIT, ROLLBACK or PREPARE TRANSACTION of its own. What became of its work
+    /// is for its own statements to say. A ROLLBACK AND CHAIN, or one with a BEGIN behind it in the same text, is not noticed
+    /// once SAVEPOINT was used.
     TransactionEndedInside,
     /// The transaction or savepoint that a [`Tx`](crate::Tx) belongs to is over.
     TransactionOver,
@@ -194,7 +195,11 @@ pub(crate) fn driver_in_words(error: &tokio_postgres::Error) -> String {
             let (severity, code) = (said.severity(), said.code().code());
             format!("{severity}: {} (SQLSTATE {code})", shortened(said.message()))
         }
-        None => error.to_string(),
+        // Its own text does not say why.
+        None => match std::error::Error::source(error) {
+            Some(cause) => format!("{error}: {}", shortened(&cause.to_string())),
+            None => error.to_string(),
+        },
     }
 }
 

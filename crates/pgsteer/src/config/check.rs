@@ -14,7 +14,7 @@ use super::error::{REDACTED, holds_a_password, shown};
 use super::{Config, ConfigError, Family, HostSpec, Keepalives, Password, Settings, duration, options};
 
 /// The longest duration accepted anywhere, 100 years. It keeps sums of instants and durations far from overflow.
-pub(super) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The most milliseconds PostgreSQL and Linux take in a setting (a signed 32-bit number).
 const MOST_MILLIS: u128 = i32::MAX as u128;
 /// How long one attempt to connect may take.

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use pgsteer_core::breaker::BreakerOptions;
 
+pub(crate) use check::LONGEST;
 pub use describe::{Description, Value};
 pub use error::{ConfigError, UnknownOption};
 pub use hooks::HookError;

@@ -103,7 +103,9 @@ macro_rules! guard {
                 conn.pool.end_of(conn.lease())
             }
 
-            /// Gives the connection back to be closed instead of used again. The pool opens another.
+            /// Gives the connection back to be closed instead of used again. The pool opens another. A statement that still
+            /// runs on it is cancelled after [`return_cancel_after`](crate::Config::return_cancel_after), and its socket is
+            /// cut after [`return_timeout`](crate::Config::return_timeout).
             pub fn discard(mut conn: Self) {
                 if let Some(lease) = conn.lease.take() {
                     conn.pool.discard(lease);

@@ -264,7 +264,7 @@ impl Inner {
         Status {
             size: stats.size as u32,
             idle: stats.idle as u32,
-            leased: stats.leased as u32,
+            leased: self.leased(stats.leased as u32),
             draining: stats.draining as u32,
             opening: stats.opening as u32,
             settling: stats.settling as u32,
@@ -279,6 +279,17 @@ impl Inner {
             last_ends: self.ends.last(super::now()),
             breaker: self.cluster.breaker(),
             totals: self.counters.totals(),
+        }
+    }
+
+    /// How many connections are out, by what the planner knows, which is not told of returns any more once the keeper is
+    /// gone with its runtime.
+    pub(super) fn leased(&self, planned: u32) -> u32 {
+        match self.keeper.is_closed() {
+            true => (0..self.settings.pool_size)
+                .filter(|slot| self.leased_uses(*slot).is_some())
+                .count() as u32,
+            false => planned,
         }
     }
 
@@ -325,8 +336,22 @@ impl Inner {
     }
 
     pub(super) fn tell_keeper(&self, message: Message) {
-        // The keeper outlives every lease; without it the runtime is gone, and with it every connection.
-        let _ = self.keeper.send(message);
+        if let Err(unheard) = self.keeper.send(message) {
+            self.unheard(&unheard.0);
+        }
+    }
+
+    /// The keeper does not hear of this any more. It outlives every lease, so its runtime is gone, and with that every
+    /// connection; what comes back is nobody's.
+    #[cold]
+    pub(super) fn unheard(&self, message: &Message) {
+        if let Message::Returned { lease, .. } | Message::Refused { lease } | Message::Detached { lease } =
+            message
+        {
+            self.sheet(lease.index())
+                .keeper_has
+                .store(true, Ordering::Release);
+        }
     }
 
     /// A holder's return, in plain code.

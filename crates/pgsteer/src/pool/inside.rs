@@ -2,17 +2,19 @@
 //! cut it.
 
 use std::panic::Location;
+use std::pin::pin;
 use std::time::Duration;
 
 use pgsteer_core::commit::{Doubt, may_be_asked};
 use pgsteer_core::host::HostKey;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::Pool;
 use super::checkout::Get;
 use super::guard::Conn;
 use super::inner::Counters;
+use super::settle;
 use crate::config::Settings;
 use crate::dial::{Canceller, DialError, Dialled, Wire};
 use crate::error::Error;
@@ -145,6 +147,38 @@ impl Conn {
     /// Its transactions are not to be asked for their ids any more.
     pub(crate) fn never_ask(conn: &Self, doubt: Doubt) {
         let _ = conn.pool.tenant(conn.lease()).unasked.set(doubt);
+    }
+
+    /// Ends its transaction. What still runs in front of the ROLLBACK, for nobody, is cancelled when it takes too long, and
+    /// then the connection is only fit to be closed, as it is when this says `false`.
+    ///
+    /// Cancel safe in that nothing runs on.
+    pub(crate) async fn roll_back(conn: &Self) -> bool {
+        let (pool, tenant) = (&conn.pool, conn.pool.tenant(conn.lease()));
+        let settings = &pool.settings;
+        let mut rolling_back = pin!(conn.batch_execute("ROLLBACK"));
+        let patience = settings.return_cancel_after.min(settings.return_timeout);
+        if timeout(patience, rolling_back.as_mut()).await.is_ok() {
+            return true;
+        }
+        Counters::add(&pool.counters.cancelled);
+        let stopping = settle::ask_to_stop(pool, &tenant.host, &tenant.canceller);
+        let both = futures_util::future::join(stopping, rolling_back);
+        let _ = timeout(settings.return_timeout - patience, both).await;
+        false
+    }
+
+    /// Has the server cancel, in the background, what runs on a connection that is given up: it may not notice for long that its
+    /// client has gone, and keep its locks.
+    pub(crate) fn stop_what_runs(conn: &Self) {
+        let tenant = conn.pool.tenant(conn.lease());
+        if tenant.session.is_quiet() {
+            return;
+        }
+        let (pool, host, canceller) = (conn.pool.clone(), tenant.host.clone(), tenant.canceller.clone());
+        conn.pool.cluster.shared().runtime.spawn(async move {
+            settle::ask_to_stop(&pool, &host, &canceller).await;
+        });
     }
 
     /// Cuts the socket now, whatever runs on it. Nothing is sent.

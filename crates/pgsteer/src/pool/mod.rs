@@ -380,7 +380,8 @@ impl Pool {
     }
 
     fn leased(&self) -> u32 {
-        self.inner().planner().stats(&**self.inner()).leased as u32
+        let planned = self.inner().planner().stats(&**self.inner()).leased;
+        self.inner().leased(planned as u32)
     }
 
     /// Whether the pool has been closed.

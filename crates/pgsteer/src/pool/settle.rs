@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pgsteer_core::host::HostKey;
+use tokio::time::timeout;
+
 use super::inner::{Inner, Message, Settlement};
 use super::recycle::recycle;
 use super::tenant::Tenant;
-use crate::dial::TransactionStatus;
+use crate::dial::{Canceller, TransactionStatus};
 use crate::error::driver_in_words;
 
 /// How long a cancel request may take at most. A server that works is done with it in a moment; one that is not is
@@ -42,17 +45,44 @@ pub(super) async fn run(pool: Arc<Inner>, slot: u32, epoch: u64, mut tenant: Ten
 
 /// Cancels what runs on the connection and waits until all is answered.
 pub(super) async fn cancel(pool: &Inner, tenant: &Tenant) -> Settlement {
-    let limit = pool.settings.connect_timeout.min(CANCEL_LIMIT);
-    match tenant.canceller.cancel(limit).await {
+    match ask_to_stop(pool, &tenant.host, &tenant.canceller).await {
         // Answers come in order: once this empty query is answered, everything before it is.
-        Ok(()) => settle(tenant, "").await,
+        true => settle(tenant, "").await,
+        false => Settlement::Failed,
+    }
+}
+
+/// Asks a host to cancel what runs on a connection to it. If that fails, the request may lie in a queue of the server and hit
+/// whatever runs on the connection later, so nobody may have it any more.
+pub(super) async fn ask_to_stop(pool: &Inner, host: &HostKey, canceller: &Canceller) -> bool {
+    let limit = pool.settings.connect_timeout.min(CANCEL_LIMIT);
+    match canceller.cancel(limit).await {
+        Ok(()) => true,
         Err(error) => {
-            // The request may lie in a queue of the server and hit whatever runs on the connection later, so nobody may
-            // have it any more.
-            tracing::debug!(target: "pgsteer::pool", host = %tenant.host, "cancel request failed: {error}");
-            pool.cluster.shared().unresponsive(&tenant.host);
-            Settlement::Failed
+            tracing::debug!(target: "pgsteer::pool", %host, "cancel request failed: {error}");
+            pool.cluster.shared().unresponsive(host);
+            false
         }
+    }
+}
+
+/// Lets a connection go that is not to be used any more, and has the server cancel what still runs on it if that does not end
+/// soon: a server that works on something does not notice that its client has gone, and keeps its locks.
+pub(super) async fn let_go(pool: Arc<Inner>, tenant: Tenant) {
+    let Tenant {
+        client,
+        host,
+        handle,
+        canceller,
+        ..
+    } = tenant;
+    // Its driver says goodbye to the server once all is answered.
+    drop(client);
+    if timeout(pool.settings.return_cancel_after, handle.ended())
+        .await
+        .is_err()
+    {
+        ask_to_stop(&pool, &host, &canceller).await;
     }
 }
 

@@ -2,12 +2,13 @@
 //! stay on the server, the types of their parameters. It lives as long as the connection, so the next holder finds it;
 //! nothing here talks to the server but the driver, which closes a statement when its last clone is dropped.
 
+use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lru::LruCache;
-use pgsteer_core::verdict::outdates_statement;
-use tokio_postgres::types::Type;
+use pgsteer_core::verdict::{doubts_types, outdates_statement};
+use tokio_postgres::types::{Type, WrongType};
 use tokio_postgres::{Client, Error, Statement};
 
 use super::tenant::Tenant;
@@ -161,16 +162,26 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Forgets the statement if the error says that it is outdated. Whether the call may be made again with a new one.
+    /// Forgets the statement if the error says that it is outdated, or may be because of the types that it was prepared with.
+    /// Whether the call may be made again with a new one, which only the first allows: it has not been run.
     pub(super) fn may_repeat(&self, error: &Error) -> bool {
         let outdated = error
             .as_db_error()
             .is_some_and(|said| outdates_statement(said.code().code(), said.routine(), said.message()));
-        if outdated {
+        if outdated || doubts(error) {
             self.tenant.statements.forget(self.sql);
+        }
+        if outdated {
             let within = &self.tenant.statements.outdated_within;
             within.store(!self.alone, Ordering::Relaxed);
         }
         outdated && self.alone
     }
+}
+
+/// Whether the statement may have failed because of the types that its parameters had when it was prepared: by what the
+/// server says, or since the driver could not make such a value of what it was given.
+fn doubts(error: &Error) -> bool {
+    let said = error.code().is_some_and(|code| doubts_types(code.code()));
+    said || error.source().is_some_and(|source| source.is::<WrongType>())
 }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use pgsteer_core::verdict::{
     Class, Evidence, classify, doubts_role, leaves_commit_in_doubt, may_outdate_statement,
 };
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::lost::Lost;
 use super::mark::{Marked, mark};
 use super::options::{AttemptEnd, TransactionOptions};
 use super::scope::Scope;
 use super::tx::Tx;
-use crate::dial::Severity;
+use crate::dial::{Severity, TransactionStatus};
 use crate::error::Error;
 use crate::health::is_fatal;
 use crate::pool::{Conn, Pool};
@@ -71,6 +71,8 @@ pub(super) struct Running<'a> {
     scope: Arc<Scope>,
     /// Set until it has ended.
     conn: Option<Arc<Conn>>,
+    /// COMMIT may be on its way, and is not to be cancelled.
+    commits: bool,
 }
 
 impl<'a> Running<'a> {
@@ -86,6 +88,7 @@ impl<'a> Running<'a> {
             deadline,
             scope: Scope::of_transaction(Arc::clone(&conn)),
             conn: Some(conn),
+            commits: false,
         }
     }
 
@@ -103,7 +106,7 @@ impl<'a> Running<'a> {
             Some(Err(error)) => return self.refused(conn, error).into(),
             Some(Ok(())) => {}
         }
-        let ended_before = Conn::wire(&conn).said().ended;
+        let begun = Conn::wire(&conn).said();
         // What was found before is none of this transaction's.
         Conn::take_outdated(&conn);
         let tx = Tx::new(Arc::clone(&self.scope), self.number, Conn::host(&conn).clone());
@@ -115,14 +118,14 @@ impl<'a> Running<'a> {
         let Some(result) = self.in_time(work).await else {
             return self.timed_out(conn).into();
         };
-        let ended_inside = Conn::wire(&conn).said().ended != ended_before;
+        let ended_inside = Conn::wire(&conn).said().ended != begun.ended;
         match result {
             Err(error) => self.roll_back(conn, error, ended_inside).await.into(),
             Ok(_) if ended_inside => {
                 self.give_back(conn);
                 Ended::failed(AttemptEnd::EndedInside, Error::TransactionEndedInside).into()
             }
-            Ok(value) => self.commit(conn, value).await,
+            Ok(value) => self.commit(conn, value, begun.remade).await,
         }
     }
 
@@ -141,10 +144,7 @@ impl<'a> Running<'a> {
             .last_error()
             .filter(|error| error.severity <= Severity::Fatal);
         let lost = Conn::end(&conn).is_some() || hung_up.is_some();
-        let limit = self.pool.settings().return_timeout;
-        if timeout(limit, conn.batch_execute("ROLLBACK")).await.is_err() {
-            Conn::cut(&conn);
-        }
+        let is_fit = Conn::roll_back(&conn).await;
         // Read after ROLLBACK, before whose answer those of all statements have come.
         let failure = wire.said().failure.or(hung_up);
         let code = failure.as_ref().map(|failure| failure.sqlstate.as_str());
@@ -163,6 +163,7 @@ impl<'a> Running<'a> {
             code: code.map(str::to_owned),
         };
         match end {
+            _ if !is_fit => self.cut(conn),
             AttemptEnd::ConnectionLost => self.discard(conn),
             _ => self.give_back(conn),
         }
@@ -185,12 +186,12 @@ impl<'a> Running<'a> {
         }
     }
 
-    async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T) -> Outcome<T, E> {
+    /// `remade` is how often the server had said, when the transaction began, that one was made another than it was begun as.
+    async fn commit<T, E: From<Error>>(mut self, conn: Arc<Conn>, value: T, remade: u64) -> Outcome<T, E> {
         let wire = Conn::wire(&conn);
-        let marked = match self
-            .in_time(mark(&conn, self.options, self.pool.settings()))
-            .await
-        {
+        let only_reads = self.options.only_reads() && wire.said().remade == remade;
+        let marking = mark(&conn, self.options, self.pool.settings(), only_reads);
+        let marked = match self.in_time(marking).await {
             None => return self.timed_out(conn).into(),
             Some(Err(error)) => {
                 self.discard(conn);
@@ -199,6 +200,7 @@ impl<'a> Running<'a> {
             Some(Ok(marked)) => marked,
         };
         let (sent_before, before) = (wire.queries_sent(), wire.said());
+        self.commits = true;
         let answer = self.in_time(conn.batch_execute("COMMIT")).await;
         if answer.is_none() || (matches!(answer, Some(Err(_))) && wire.queries_sent() == sent_before) {
             // It may be on its way to the socket at this moment, on another thread: how far it came is known once that is
@@ -207,6 +209,16 @@ impl<'a> Running<'a> {
         }
         let said = wire.said();
         let committed = said.tag.is_some_and(|tag| tag.as_str() == "COMMIT");
+        let is_sent = wire.queries_sent() != sent_before;
+        // Unknown where something is missing of what the server had to say of the transaction by then.
+        let sent_in = match is_sent {
+            true => wire.status_at_query(),
+            false => TransactionStatus::Unknown,
+        };
+        // COMMIT rolls a transaction back that has failed, whether its answer comes or not.
+        let is_futile = sent_in == TransactionStatus::Failed;
+        let is_all_said = sent_in != TransactionStatus::Unknown;
+        let marked = marked.unless_remade(!is_all_said || said.remade != remade);
         match answer {
             Some(Ok(())) if !committed => {
                 let code = said.failure.map(|failure| failure.sqlstate.as_str().to_owned());
@@ -227,7 +239,12 @@ impl<'a> Running<'a> {
                 self.cut(conn);
                 Ended::committed(value).into()
             }
-            None if wire.queries_sent() == sent_before => self.timed_out(conn).into(),
+            None if !is_sent => self.timed_out(conn).into(),
+            None | Some(Err(_)) if is_futile => {
+                let code = said.failure.map(|failure| failure.sqlstate.as_str().to_owned());
+                self.cut(conn);
+                Ended::failed(AttemptEnd::Aborted, Error::TransactionAborted { code }).into()
+            }
             None => {
                 let limit = self.options.attempt_timeout.unwrap_or_default();
                 let lost = format!("no answer came within attempt_timeout ({limit:?})");
@@ -235,7 +252,7 @@ impl<'a> Running<'a> {
                 self.cut(conn);
                 lost
             }
-            Some(Err(error)) if wire.queries_sent() == sent_before => {
+            Some(Err(error)) if !is_sent => {
                 self.discard(conn);
                 Ended::failed(AttemptEnd::ConnectionLost, error).into()
             }
@@ -273,6 +290,7 @@ impl<'a> Running<'a> {
     /// The attempt's time is over, and COMMIT has not been sent.
     fn timed_out<T, E: From<Error>>(mut self, conn: Arc<Conn>) -> Ended<T, E> {
         let limit = self.options.attempt_timeout.unwrap_or_default();
+        Conn::stop_what_runs(&conn);
         self.cut(conn);
         Ended::failed(AttemptEnd::TimedOut, Error::TransactionTimeout(limit))
     }
@@ -317,7 +335,12 @@ impl<'a> Running<'a> {
         self.scope.shut();
         match self.conn.take().map(Arc::try_unwrap) {
             Some(Ok(conn)) => Conn::discard(conn),
-            Some(Err(shared)) => Conn::cut(&shared),
+            Some(Err(shared)) => {
+                if !self.commits {
+                    Conn::stop_what_runs(&shared);
+                }
+                Conn::cut(&shared);
+            }
             None => {}
         }
     }

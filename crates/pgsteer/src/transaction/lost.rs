@@ -12,6 +12,7 @@ use super::attempt::Ended;
 use super::mark::Marked;
 use super::options::{AttemptEnd, TransactionOptions};
 use super::question;
+use crate::config::LONGEST;
 use crate::error::{CommitAborted, CommitUnknown, Error, shortened};
 use crate::pool::Pool;
 use crate::world::Endpoint;
@@ -56,7 +57,7 @@ impl<T> Lost<T> {
             Marked::NotWanted => return self.unknown(None),
             // To read again does no harm, whatever became of the first time. What was read would not do: a serializable
             // transaction may have been refused.
-            Marked::OnlyReads => Finding::Aborted,
+            Marked::BegunToRead | Marked::OnlyReads => Finding::Aborted,
             Marked::Not(doubt) => Finding::Unknown(doubt.clone()),
             Marked::With(mark) => self.find_out(pool, options, mark).await,
         };
@@ -73,7 +74,8 @@ impl<T> Lost<T> {
         let settings = pool.settings();
         let limit = options
             .resolve_commit_timeout
-            .unwrap_or(settings.resolve_commit_timeout);
+            .unwrap_or(settings.resolve_commit_timeout)
+            .min(LONGEST);
         let deadline = Instant::now() + limit;
         let mut doubt = Doubt::NoAnswer(format!("it did not answer within {limit:?}"));
         let mut questions = 0;
@@ -139,7 +141,7 @@ impl<T> Lost<T> {
             ..
         } = self;
         tracing::info!(target: "pgsteer::transaction", %host, "a COMMIT whose answer was lost was not done: {lost}");
-        let only_reads = matches!(marked, Marked::OnlyReads);
+        let only_reads = matches!(marked, Marked::BegunToRead | Marked::OnlyReads);
         let aborted = CommitAborted {
             host,
             lost,

@@ -16,7 +16,9 @@ use crate::pool::{Conn, TransactionStatus};
 pub(super) enum Marked {
     /// Nothing: it is not wanted.
     NotWanted,
-    /// It has nothing to commit: it only reads.
+    /// It has nothing to commit: it was begun as one that only reads.
+    BegunToRead,
+    /// It has nothing to commit: nothing can be written where it is.
     OnlyReads,
     /// Nothing, for this reason.
     Not(Doubt),
@@ -24,7 +26,22 @@ pub(super) enum Marked {
     With(Box<Mark>),
 }
 
-/// Asks for the transaction's id and where the server stands, if that is wanted and can be.
+impl Marked {
+    /// The same, unless all it relies on is how the transaction was begun, and the transaction may have been made another
+    /// since, by `SET TRANSACTION READ WRITE` say.
+    pub(super) fn unless_remade(self, may_be_remade: bool) -> Self {
+        match self {
+            Marked::BegunToRead if may_be_remade => {
+                let why = "it was begun to read, and may have been made writable since";
+                Marked::Not(Doubt::NotMarked(why.to_owned()))
+            }
+            other => other,
+        }
+    }
+}
+
+/// Asks for the transaction's id and where the server stands, if that is wanted and can be. Not of one that only reads, as far
+/// as is known.
 ///
 /// Not cancel safe: after the future was dropped the connection is only fit to be closed.
 ///
@@ -34,12 +51,13 @@ pub(super) async fn mark(
     conn: &Conn,
     options: &TransactionOptions,
     settings: &Settings,
+    only_reads: bool,
 ) -> Result<Marked, Error> {
     if !options.resolves(settings) {
         return Ok(Marked::NotWanted);
     }
-    if options.only_reads() {
-        return Ok(Marked::OnlyReads);
+    if only_reads {
+        return Ok(Marked::BegunToRead);
     }
     if let Some(doubt) = Conn::unasked(conn) {
         return Ok(Marked::Not(doubt.clone()));
@@ -70,8 +88,10 @@ pub(super) async fn mark(
         Conn::never_ask(conn, doubt.clone());
     }
     match conn.batch_execute(question::UNDO_MARK).await {
-        // If there is nothing to go back to, the transaction has failed by itself, as COMMIT will say.
-        Ok(()) | Err(Error::Postgres(_)) => Ok(Marked::Not(doubt)),
+        Ok(()) => Ok(Marked::Not(doubt)),
+        // There is nothing to go back to: the transaction has failed by itself, as COMMIT will say. Once this is answered, so
+        // is all before it, and nothing is missing of what the server has to say of the transaction.
+        Err(Error::Postgres(_)) => conn.batch_execute("").await.map(|()| Marked::Not(doubt)),
         Err(error) => Err(error),
     }
 }

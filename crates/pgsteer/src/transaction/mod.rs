@@ -14,7 +14,7 @@ mod scope;
 mod tx;
 
 use std::future::Future;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 pub use options::{Attempt, AttemptEnd, TransactionOptions};
 pub use tx::{Tx, TxClient};
@@ -109,15 +109,17 @@ impl Pool {
     /// # Errors
     /// The closure's own, after ROLLBACK. [`Error::Config`] for options that cannot be, and what a checkout fails with:
     /// then the closure has not run. Of BEGIN and COMMIT the driver's error in [`Error::Postgres`].
-    /// [`Error::TransactionAborted`] when the server answered COMMIT with ROLLBACK; [`Error::TransactionEndedInside`];
+    /// [`Error::TransactionAborted`] when the transaction had failed and COMMIT only rolled it back;
+    /// [`Error::TransactionEndedInside`];
     /// [`Error::TransactionTimeout`]; [`Error::CommitAborted`] when the answer of COMMIT was lost and it was found not to be
     /// done; and [`Error::CommitOutcomeUnknown`] when COMMIT was sent and its answer has not come, or when the server was kept
     /// from waiting for its synchronous standbys by a cancel request, so that a failover may lose what it committed, and what
     /// became of it was not found out: this is the only one after which the transaction may be committed.
     ///
     /// # Cancel safety
-    /// Dropping the future, or a panic in the closure, closes the connection, which ends the transaction. If COMMIT was on
-    /// its way it may be done, and while that is being found out nothing is changed by dropping the future.
+    /// Dropping the future, or a panic in the closure, closes the connection, which ends the transaction. A statement that
+    /// runs still is cancelled after [`return_cancel_after`](crate::Config::return_cancel_after), 500 ms unless set. If COMMIT
+    /// was on its way it may be done, and while that is being found out nothing is changed by dropping the future.
     #[track_caller]
     pub fn transaction_with<T, E, F, Fut>(
         &self,
@@ -170,14 +172,17 @@ where
             again.then(|| pgsteer_core::transaction::back_off(number, options.max_backoff, pool.draw()));
         pool.count_attempt(ended.end, again);
         if let Some(hook) = &options.on_attempt {
-            hook(&Attempt {
-                number,
-                host,
-                took: now().saturating_duration_since(started),
-                end: ended.end,
-                code: ended.code,
-                retry_after: rest,
-            });
+            tell(
+                &**hook,
+                &Attempt {
+                    number,
+                    host,
+                    took: now().saturating_duration_since(started),
+                    end: ended.end,
+                    code: ended.code,
+                    retry_after: rest,
+                },
+            );
         }
         let Some(rest) = rest else {
             return ended.result;
@@ -187,5 +192,12 @@ where
             tokio::time::sleep(rest).await;
         }
         number += 1;
+    }
+}
+
+/// Calls the hook. If that panics, nobody may be kept from learning what became of the transaction.
+fn tell(hook: &(dyn Fn(&Attempt) + Send + Sync), attempt: &Attempt) {
+    if catch_unwind(AssertUnwindSafe(|| hook(attempt))).is_err() {
+        tracing::error!(target: "pgsteer::transaction", host = %attempt.host, "on_attempt panicked");
     }
 }

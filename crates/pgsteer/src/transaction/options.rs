@@ -101,7 +101,8 @@ impl TransactionOptions {
 
     /// How long one attempt may take from BEGIN to the answer of COMMIT. Default: no limit. An attempt that runs out of
     /// time before COMMIT loses its connection, whose socket is closed at once, and is made again like one whose
-    /// connection was lost; the last one fails with [`Error::TransactionTimeout`]. If COMMIT was on its way it is
+    /// connection was lost; the last one fails with [`Error::TransactionTimeout`]. The statement that it was at is cancelled
+    /// in the background, so that its locks do not outlive it. If COMMIT was on its way it is
     /// [`Error::CommitOutcomeUnknown`]. Above zero.
     #[must_use]
     pub fn attempt_timeout(mut self, limit: Duration) -> Self {
@@ -123,7 +124,8 @@ impl TransactionOptions {
     /// - nobody knows: [`Error::CommitOutcomeUnknown`](crate::Error::CommitOutcomeUnknown), with the reason.
     ///
     /// A transaction that is [`read_only`](Self::read_only), or on a standby, is not asked about: it has nothing that could be
-    /// committed, and is run again. What it does beside reading, a `NOTIFY` say, may then be done twice.
+    /// committed, and is run again. What it does beside reading, a `NOTIFY` say, may then be done twice. One that has run a
+    /// `SET`, by which it could have made itself writable, is asked about like any other.
     ///
     /// # When it is known
     ///
@@ -168,7 +170,7 @@ impl TransactionOptions {
     }
 
     /// Is called at the end of each attempt that got a connection and whose closure did not panic, for logs and metrics.
-    /// Must not block.
+    /// Must not block. If it panics, that is logged as an error and changes nothing else.
     #[must_use]
     pub fn on_attempt(mut self, hook: impl Fn(&Attempt) + Send + Sync + 'static) -> Self {
         self.on_attempt = Some(Arc::new(hook));
@@ -290,7 +292,7 @@ pub enum AttemptEnd {
     TimedOut,
     /// The server refused BEGIN or COMMIT.
     Refused,
-    /// The server answered COMMIT with ROLLBACK.
+    /// COMMIT rolled the transaction back, which had failed.
     Aborted,
     /// The closure ended the transaction by statements of its own.
     EndedInside,

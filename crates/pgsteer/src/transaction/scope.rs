@@ -70,13 +70,15 @@ impl Scope {
         })
     }
 
-    /// From now on nobody enters.
-    pub(super) fn shut(&self) {
+    /// From now on nobody enters. Whether anybody is still inside.
+    pub(super) fn shut(&self) -> bool {
         let mut state = self.state();
         state.closed = true;
         let conn = state.conn.take();
+        let occupied = state.inside > 0;
         drop(state);
         drop(conn);
+        occupied
     }
 
     /// Lets nobody in any more, and waits until all are out.

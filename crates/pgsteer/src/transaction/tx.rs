@@ -204,7 +204,9 @@ impl Tx {
     /// The closure's; as [`query`](Self::query) for the statements that set, release and roll back.
     ///
     /// # Cancel safety
-    /// When the future is dropped, or the closure panics, what was done within the savepoint is undone.
+    /// When the future is dropped, or the closure panics, what was done within the savepoint is undone. If a task that the
+    /// closure has spawned is using its [`Tx`] at that moment, the connection is cut, and with it the transaction: what that
+    /// task does could not be undone for certain.
     pub async fn savepoint<T, E, F, Fut>(&self, closure: F) -> Result<T, E>
     where
         F: FnOnce(Tx) -> Fut,
@@ -262,8 +264,14 @@ struct Savepoint<'tx> {
 
 impl Drop for Savepoint<'_> {
     fn drop(&mut self) {
-        self.scope.shut();
+        let occupied = self.scope.shut();
         if let Some(undo) = &self.undo {
+            if occupied {
+                // What others still send there may come behind this, and would stand then.
+                Conn::stop_what_runs(self.client.conn());
+                Conn::cut(self.client.conn());
+                return;
+            }
             // Polled once, it is queued behind what was sent before, and in front of what is sent later. If it fails, so
             // has the transaction.
             // The client's own function: one with a limit would need a runtime.

@@ -179,3 +179,19 @@ async fn ends_that_the_pool_brings_about_are_no_losses() {
     pool.batch_execute("SELECT 1").await.unwrap_err();
     until("it is told", || last_end(&pool).is_some()).await;
 }
+
+/// The driver's own text of an error that is not the server's names no cause.
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_driver_is_told_with_its_cause() {
+    let sim = three().build();
+    let pool = full(&sim, abc().pool_size(1)).await;
+    let conn = pool.get().await.unwrap();
+    let wrong_type = conn.query("SELECT $1::int + 1", &[&"1"]).await.unwrap_err();
+    let told = wrong_type.to_string();
+    assert!(
+        told.contains("parameter 0") && told.contains("&str") && told.contains("int4"),
+        "{told}"
+    );
+    let nul = conn.query("SELECT '\0'", &[]).await.unwrap_err().to_string();
+    assert!(nul.contains("null"), "{nul}");
+}

@@ -82,3 +82,14 @@ fn when_the_pools_runtime_goes_its_guards_fail_and_so_do_checkouts() {
         });
     }
 }
+
+/// What is out is told then as well, and what has come back is not taken to be out.
+#[test]
+fn when_the_pools_runtime_has_gone_only_what_has_not_come_back_is_told_to_be_out() {
+    let (_sim, own, pool, conn, other) = apart(|config| config);
+    own.shutdown_timeout(seconds(10));
+    let out = || other.block_on(async { (pool.status().leased, pool.close(seconds(1)).await.still_out) });
+    assert_eq!(out(), (1, 1));
+    drop(conn);
+    assert_eq!(out(), (0, 0));
+}

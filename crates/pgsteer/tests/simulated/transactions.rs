@@ -413,3 +413,13 @@ async fn transactions_run_on_spawned_tasks_and_conflicts_between_them_are_settle
     }
     assert_eq!(ids(&sim), (0..20).collect::<Vec<_>>());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_panics_keeps_nobody_from_learning_what_became_of_the_transaction() {
+    let (sim, pool) = one().await;
+    script(&sim, Script::at("commit", Effect::error("40001")).once());
+    let options = options().on_attempt(|_| panic!("on purpose"));
+    let (runs, result) = insert(&pool, options).await;
+    assert_eq!((runs, result.unwrap()), (2, 1));
+    assert_eq!(ids(&sim), [1]);
+}

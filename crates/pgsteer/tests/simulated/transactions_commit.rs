@@ -232,3 +232,67 @@ impl AsyncWrite for CutStream {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+/// The server has said that the transaction has failed: COMMIT can only roll it back, whether its answer comes or not.
+#[tokio::test(start_paused = true)]
+async fn a_failed_transaction_is_told_to_be_aborted_though_the_answer_of_its_commit_is_lost() {
+    let effects = [
+        Effect::DieAfter(Death::Fin, Scope::Session),
+        Effect::DieBefore(Death::Rst, Scope::Server),
+        Effect::fatal("57P01"),
+        Effect::RunThenHang,
+        Effect::Hang { cancellable: false },
+    ];
+    for effect in effects {
+        for resolve in [false, true] {
+            let (sim, pool) = one().await;
+            script(&sim, Script::at("commit", effect.clone()));
+            let options = options().resolve_commit(resolve).attempt_timeout(seconds(2));
+            let mut runs = 0;
+            let error = pool
+                .transaction_with(options, |tx| {
+                    runs += 1;
+                    async move {
+                        tx.execute("INSERT INTO ledger VALUES (1, 'x')", &[]).await?;
+                        let _ = tx.execute("SELECT 1/0", &[]).await;
+                        Ok::<_, Error>(())
+                    }
+                })
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(error, Error::TransactionAborted { .. }),
+                "{effect:?}: {error:?}"
+            );
+            assert_eq!((error.code(), runs), (Some("22012"), 1), "{effect:?}");
+            assert!(!committed(&sim));
+        }
+    }
+}
+
+/// A savepoint that is undone behind everything else, by a future that was dropped, mends the transaction after the server
+/// has said that it failed.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_may_have_been_mended_when_its_commit_was_sent_is_not_told_to_be_aborted() {
+    let (sim, pool) = one().await;
+    script(
+        &sim,
+        Script::at("commit", Effect::DieAfter(Death::Rst, Scope::Session)),
+    );
+    let result = pool
+        .transaction(|tx| async move {
+            tx.execute("INSERT INTO ledger VALUES (1, 'x')", &[]).await?;
+            let part = tx.savepoint(|tx| async move {
+                let _ = tx.execute("SELECT 1/0", &[]).await;
+                std::future::pending::<Result<(), Error>>().await
+            });
+            assert!(tokio::time::timeout(millis(100), part).await.is_err());
+            Ok(())
+        })
+        .await;
+    assert!(
+        matches!(result, Err(Error::CommitOutcomeUnknown(_))),
+        "{result:?}"
+    );
+    assert!(committed(&sim));
+}

@@ -361,3 +361,35 @@ async fn the_client_of_a_transaction_runs_within_it() {
     assert!(matches!(result, Err(Error::Rollback(_))), "{result:?}");
     assert!(sim.ledger().is_empty());
 }
+
+/// A task that the savepoint's closure has spawned goes on when the savepoint is dropped: what it sends comes behind the
+/// undoing of the savepoint, and must not become a part of the transaction.
+#[tokio::test(start_paused = true)]
+async fn a_savepoint_that_is_dropped_while_another_task_uses_it_takes_the_transaction_with_it() {
+    let (sim, pool) = one().await;
+    pool.transaction(|tx| async move {
+        if tx.attempt() > 1 {
+            return tx.execute("INSERT INTO ledger VALUES (2, 'y')", &[]).await;
+        }
+        let gate = Arc::new(tokio::sync::Notify::new());
+        let opens = gate.clone();
+        let straggler = Arc::new(Mutex::new(None));
+        let started = straggler.clone();
+        let hangs = tx.savepoint(|inner| async move {
+            *started.lock().unwrap() = Some(tokio::spawn(async move {
+                let client = inner.client().unwrap();
+                opens.notified().await;
+                client.execute(INSERT, &[]).await
+            }));
+            std::future::pending::<Result<(), Error>>().await
+        });
+        assert!(tokio::time::timeout(millis(100), hangs).await.is_err());
+        gate.notify_one();
+        let straggler = straggler.lock().unwrap().take().unwrap();
+        assert!(straggler.await.unwrap().is_err());
+        tx.execute("INSERT INTO ledger VALUES (3, 'z')", &[]).await
+    })
+    .await
+    .unwrap();
+    assert_eq!(ids(&sim), [2]);
+}

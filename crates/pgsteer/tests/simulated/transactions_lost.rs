@@ -234,3 +234,24 @@ async fn a_transaction_that_meets_silence_before_its_commit_runs_again_on_anothe
         assert!(pool.snapshot().failed().is_empty());
     }
 }
+
+/// ROLLBACK comes behind a statement whose future was dropped, which may take for ever.
+#[tokio::test(start_paused = true)]
+async fn what_a_rollback_would_have_to_wait_for_is_cancelled() {
+    let (sim, pool) = one().await;
+    script(&sim, Script::on("SELECT 9", Effect::Hang { cancellable: true }));
+    let (result, took) = timed(pool.transaction(|tx| async move {
+        tx.execute("INSERT INTO ledger VALUES (1, 'x')", &[]).await?;
+        match tokio::time::timeout(millis(100), tx.query("SELECT 9", &[])).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::rollback("too slow")),
+        }
+    }))
+    .await;
+    assert!(matches!(result, Err(Error::Rollback(_))), "{result:?}");
+    // 100 ms of its own, and return_cancel_after.
+    assert!(took < millis(700), "{took:?}");
+    assert_eq!(pool.status().totals.cancelled, 1);
+    until("the pool is whole", || pool.status().idle == 2).await;
+    assert!(sim.ledger().is_empty());
+}

@@ -543,3 +543,15 @@ async fn one_that_has_written_nothing_is_found_out_about_as_well() {
         assert_eq!(runs, expected);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_find_out_may_be_without_end() {
+    let (sim, pool) = one().await;
+    script(
+        &sim,
+        Script::at("commit", Effect::DieAfter(Death::Rst, Scope::Session)).once(),
+    );
+    let options = resolving().resolve_commit_timeout(std::time::Duration::MAX);
+    let (runs, result) = insert(&pool, options).await;
+    assert_eq!((runs, result.unwrap()), (1, 1));
+}

@@ -1,9 +1,10 @@
 //! Commits, rollbacks, failures and savepoints on a real server, and which connection the next holder gets after them.
 
 use pgsteer::tokio_postgres::IsolationLevel;
+use pgsteer::world::World;
 use pgsteer::{Error, TransactionOptions};
 
-use crate::rig::bank;
+use crate::rig::{bank, bank_of};
 
 /// Covers: E-341
 #[tokio::test(flavor = "multi_thread")]
@@ -134,4 +135,44 @@ async fn an_error_that_is_passed_over_aborts_the_commit_unless_a_savepoint_was_r
         .await
         .unwrap();
     assert_eq!(bank.accounts().await, [(1, 1), (2, 100)]);
+}
+
+/// Whatever ends it, and whether another is begun by hand in its place.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_is_ended_by_hand_is_never_told_to_be_done() {
+    let bank = bank_of(1, &[("max_prepared_transactions", "1")], World::real()).await;
+    let ways = [
+        ("COMMIT", 1),
+        ("COMMIT; BEGIN", 1),
+        ("COMMIT AND CHAIN", 1),
+        ("END; START TRANSACTION", 1),
+        ("ROLLBACK", 0),
+        ("ROLLBACK; BEGIN", 0),
+        ("ROLLBACK AND CHAIN", 0),
+        ("ABORT; BEGIN", 0),
+        ("PREPARE TRANSACTION 'by hand'", 0),
+        ("PREPARE TRANSACTION 'by hand'; BEGIN", 0),
+    ];
+    for (sql, done) in ways {
+        let before = bank.accounts().await[0].1;
+        let result = bank
+            .pool
+            .transaction(|tx| async move {
+                tx.execute("UPDATE accounts SET balance = balance - 1 WHERE id = 1", &[])
+                    .await?;
+                tx.batch_execute(sql).await
+            })
+            .await;
+        assert!(
+            matches!(result, Err(Error::TransactionEndedInside)),
+            "{sql}: {result:?}"
+        );
+        assert_eq!(before - bank.accounts().await[0].1, done, "{sql}");
+        if sql.starts_with("PREPARE") {
+            bank.pool
+                .batch_execute("ROLLBACK PREPARED 'by hand'")
+                .await
+                .unwrap();
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! `resolve_commit` on a real server that does not crash: connections that break, sessions that are ended, orderly stops.
 //! Crashes are in `resolve_crash`.
 
+use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use pgsteer::{AttemptEnd, CommitDoubt, Error, Pool, TransactionOptions};
@@ -293,5 +295,59 @@ async fn a_server_that_is_frozen_is_asked_until_it_answers_or_the_time_is_over()
             }
         }
         assert_eq!((runs, bank.told(id)), (1, 1));
+    }
+}
+
+/// A transaction that was begun to read and has made itself writable is not taken for one that only reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_transaction_that_has_made_itself_writable_is_not_run_again_once_it_is_done() {
+    let (bank, cutter) = cut_bank(&[]).await;
+    let ways = [
+        "SET TRANSACTION READ WRITE",
+        "SET transaction_read_only = off",
+        "BEGIN READ WRITE",
+        "START TRANSACTION READ WRITE",
+    ];
+    for (id, way) in (1..).zip(ways) {
+        for awaited in [true, false] {
+            let id = if awaited { id } else { id + 100 };
+            cutter.cut(At::Answer(0));
+            let breaking = async {
+                soon(cutter.silent()).await;
+                bank.is_told(id).await;
+                cutter.break_off();
+            };
+            let mut runs = 0;
+            let work = bank.pool.transaction_with(resolving().read_only(true), |tx| {
+                runs += 1;
+                async move {
+                    let insert = format!("{way}; INSERT INTO told VALUES ({id})");
+                    let mut insert = Box::pin(tx.batch_execute(&insert));
+                    match awaited {
+                        true => insert.await,
+                        // It is on its way, and nobody waits for its answer.
+                        false => drop_after_a_poll(&mut insert).await,
+                    }
+                }
+            });
+            let (result, ()) = tokio::join!(soon(work), breaking);
+            match result {
+                Ok(()) => {}
+                Err(Error::CommitOutcomeUnknown(unknown)) if !awaited => {
+                    assert!(unknown.to_string().contains("made writable"), "{unknown}");
+                }
+                other => panic!("{way}, awaited {awaited}: {other:?}"),
+            }
+            assert_eq!((runs, bank.told(id)), (1, 1), "{way}, awaited {awaited}");
+        }
+    }
+}
+
+async fn drop_after_a_poll(
+    work: &mut (impl Future<Output = Result<(), Error>> + Unpin),
+) -> Result<(), Error> {
+    match futures_util::poll!(work) {
+        Poll::Ready(result) => result,
+        Poll::Pending => Ok(()),
     }
 }

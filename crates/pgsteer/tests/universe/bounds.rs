@@ -126,6 +126,34 @@ async fn a_kept_statement_survives_a_change_of_its_table() {
     assert_eq!(columns().await, 2);
 }
 
+/// The types of a kept statement's parameters are those it was prepared with. When they do not suit any more, one call on each
+/// connection fails, and not all of them for as long as the connection lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_statement_whose_parameters_have_other_types_by_now_is_prepared_anew() {
+    let universe = rig(Universe::builder().servers(1)).await;
+    let pool = full_pool(&universe, "pool_size=1&load_balance=false").await;
+    let conn = pool.get().await.unwrap();
+    let sql = "SELECT a FROM typed WHERE a = $1";
+    for fails_in in ["the driver", "the server"] {
+        conn.batch_execute("CREATE TABLE typed (a int); INSERT INTO typed VALUES (1)")
+            .await
+            .unwrap();
+        conn.query_one_cached(sql, &[&1]).await.unwrap();
+        conn.batch_execute("DROP TABLE typed; CREATE TABLE typed (a text); INSERT INTO typed VALUES ('1')")
+            .await
+            .unwrap();
+        let failed = match fails_in {
+            "the driver" => conn.query_one_cached(sql, &[&"1"]).await.unwrap_err(),
+            _ => conn.query_one_cached(sql, &[&1]).await.unwrap_err(),
+        };
+        assert_eq!(failed.code().is_none(), fails_in == "the driver", "{failed}");
+        let row = conn.query_one_cached(sql, &[&"1"]).await.unwrap();
+        assert_eq!(row.get::<_, &str>(0), "1", "{fails_in}");
+        conn.batch_execute("DROP TABLE typed").await.unwrap();
+        pool.clear_statement_caches();
+    }
+}
+
 async fn backend(conn: &Conn) -> i32 {
     conn.query_one_scalar("SELECT pg_backend_pid()", &[])
         .await

@@ -107,14 +107,13 @@ impl CommandTag {
         }
     }
 
-    /// Whether it is this one.
-    fn is(&self, tag: &[u8]) -> bool {
-        self.bytes[..usize::from(self.length)] == *tag
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
     }
 
     /// The tag as text; empty if it is not UTF-8.
     pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+        std::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 }
 
@@ -155,6 +154,10 @@ pub(crate) struct Said {
     pub(crate) role_doubted: bool,
     /// Grows whenever an open transaction ends, either way.
     pub(crate) ended: u64,
+    /// A savepoint has been set in the open transaction.
+    pub(crate) has_savepoint: bool,
+    /// Grows with each command that may have made a transaction another one than it was begun as, writable say.
+    pub(crate) remade: u64,
     /// Commits that the server warned it has not waited for a standby with: they may be lost.
     pub(crate) unconfirmed: u64,
     /// What the open transaction, or the last one, failed with, if it did: statements refused because of that do not
@@ -163,11 +166,28 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// A command was completed.
+    fn completed(&mut self, tag: CommandTag) {
+        match tag.bytes() {
+            // Another may be open when all is answered, by then.
+            b"COMMIT" | b"PREPARE TRANSACTION" => self.ended += 1,
+            // Back to a savepoint has the same tag.
+            b"ROLLBACK" if !self.has_savepoint && self.status != TransactionStatus::Idle => self.ended += 1,
+            b"SAVEPOINT" => self.has_savepoint = true,
+            b"SET" | b"RESET" | b"BEGIN" | b"START TRANSACTION" => self.remade += 1,
+            _ => {}
+        }
+        self.tag = Some(tag);
+    }
+
     /// ReadyForQuery came.
     fn ready(&mut self, status: TransactionStatus) {
         use TransactionStatus::{Failed, Idle, InTransaction};
         match (self.status, status) {
-            (InTransaction | Failed, Idle) => self.ended += 1,
+            (InTransaction | Failed, Idle) => {
+                self.ended += 1;
+                self.has_savepoint = false;
+            }
             (Idle, InTransaction) => self.failure = None,
             (Idle | InTransaction, Failed) => self.failure = self.error,
             _ => {}
@@ -304,10 +324,7 @@ impl Visitor for Reading<'_> {
                 self.said.answered_unasked |= !self.ledger.ready_for_query();
             }
             b'C' => {
-                let tag = CommandTag::from_body(body);
-                // Another may be open when all is answered, by then.
-                self.said.ended += u64::from(tag.is(b"COMMIT"));
-                self.said.tag = Some(tag);
+                self.said.completed(CommandTag::from_body(body));
                 self.said.copy = CopyState::None;
             }
             b'E' => {

@@ -44,6 +44,8 @@ pub(super) struct Ledger {
     asides: usize,
     /// Simple queries sent so far.
     queries: u64,
+    /// When the last of them was sent, all that was owed was the closing of statements or portals.
+    query_alone: bool,
 }
 
 impl Ledger {
@@ -79,9 +81,16 @@ impl Ledger {
         self.queries
     }
 
+    /// Whether the last simple query was sent when all before it had been answered, but for the closing of statements or
+    /// portals, which changes no transaction.
+    pub(super) fn query_was_alone(&self) -> bool {
+        self.query_alone
+    }
+
     /// A simple query was sent.
     pub(super) fn query(&mut self) {
         self.queries += 1;
+        self.query_alone = self.is_settled_but_for_asides();
         self.owe(Sent::Query);
     }
 

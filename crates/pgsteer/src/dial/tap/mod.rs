@@ -81,6 +81,8 @@ struct Seen {
     /// The bytes were not the protocol.
     nonsense: bool,
     end: Option<StreamEnd>,
+    /// The transaction status when the last simple query was sent, as far as it was known.
+    at_query: TransactionStatus,
 }
 
 /// What a pass of the driver left behind.
@@ -150,6 +152,12 @@ impl Wire {
     /// server.
     pub(crate) fn queries_sent(&self) -> u64 {
         self.seen().ledger.queries()
+    }
+
+    /// The transaction status when the last simple query was sent; unknown if anything but the closing of statements was
+    /// unanswered then.
+    pub(crate) fn status_at_query(&self) -> TransactionStatus {
+        self.seen().at_query
     }
 
     /// The last error the server sent.
@@ -248,7 +256,15 @@ impl Seen {
         if self.blind {
             return;
         }
-        if self.frontend.feed(bytes, &mut self.ledger).is_err() {
+        let queries = self.ledger.queries();
+        let fed = self.frontend.feed(bytes, &mut self.ledger);
+        if self.ledger.queries() != queries {
+            self.at_query = match self.ledger.query_was_alone() {
+                true => self.backend.said().status,
+                false => TransactionStatus::Unknown,
+            };
+        }
+        if fed.is_err() {
             self.give_up();
         } else if self.frontend.take_asked_encryption() {
             self.backend.expect_bare_answer();

@@ -651,3 +651,69 @@ fn the_closing_of_statements_leaves_the_transaction_known() {
         assert_eq!(wire_after(steps).transaction(), *expected, "row {number}");
     }
 }
+
+#[test]
+fn the_status_at_a_simple_query_is_the_one_it_was_sent_in_if_all_before_it_was_answered() {
+    use TransactionStatus::{Failed, Idle, InTransaction, Unknown};
+    let sent = |kinds: &[u8]| Sent(kinds.iter().flat_map(|kind| message(*kind, &[0; 4])).collect());
+    let is = |status| Received(ready(status));
+    let table: [(&[Step], TransactionStatus); 9] = [
+        (&[sent(b"Q")], Idle),
+        // to close a statement changes nothing, and its answer tells nothing new
+        (&[sent(b"CSQ")], Idle),
+        (&[sent(b"CSQ"), is(b'I'), is(b'E')], Idle),
+        (&[sent(b"BES"), is(b'E'), sent(b"Q")], Failed),
+        (&[sent(b"BESQ")], Unknown),
+        (&[sent(b"BESQ"), is(b'T'), is(b'T')], Unknown),
+        (&[sent(b"QQ"), is(b'T')], Unknown),
+        (&[sent(b"Q"), is(b'T'), sent(b"Q"), is(b'E')], InTransaction),
+        // what comes after it does not matter
+        (&[sent(b"Q"), sent(b"BES"), is(b'T'), is(b'E')], Idle),
+    ];
+    for (number, (steps, expected)) in table.iter().enumerate() {
+        assert_eq!(wire_after(steps).status_at_query(), *expected, "row {number}");
+    }
+}
+
+#[test]
+fn commands_that_end_a_transaction_or_make_it_another_are_counted() {
+    // the tags within one transaction, how many end it, how many may make it another
+    let table: [(&[&str], u64, u64); 10] = [
+        (&["COMMIT"], 1, 0),
+        (&["PREPARE TRANSACTION", "BEGIN"], 1, 1),
+        (&["ROLLBACK", "START TRANSACTION"], 1, 1),
+        // back to a savepoint, or not: that cannot be told any more
+        (&["SAVEPOINT", "ROLLBACK"], 0, 0),
+        (&["SAVEPOINT", "ROLLBACK", "ROLLBACK"], 0, 0),
+        (&["SET"], 0, 1),
+        (&["RESET"], 0, 1),
+        (&["BEGIN"], 0, 1),
+        (&["SELECT 1"], 0, 0),
+        (&["COMMIT PREPARED"], 0, 0),
+    ];
+    for (tags, ended, remade) in table {
+        let complete = |tag: &&str| Received(message(b'C', &[tag.as_bytes(), b"\0"].concat()));
+        let mut steps = vec![Sent(message(b'Q', b"\0")), Received(ready(b'T'))];
+        steps.extend(tags.iter().map(complete));
+        let said = wire_after(&steps).said();
+        assert_eq!((said.ended, said.remade), (ended, remade), "{tags:?}");
+    }
+}
+
+/// Savepoints of an earlier transaction hide nothing.
+#[test]
+fn a_rollback_counts_again_once_the_transaction_with_the_savepoint_is_over() {
+    let complete = |tag: &str| Received(message(b'C', &[tag.as_bytes(), b"\0"].concat()));
+    let query = || Sent(message(b'Q', b"\0"));
+    let mut steps = vec![query(), complete("SAVEPOINT"), Received(ready(b'T'))];
+    steps.extend([query(), complete("ROLLBACK"), Received(ready(b'I'))]);
+    let before = wire_after(&steps).said().ended;
+    steps.extend([query(), complete("BEGIN"), Received(ready(b'T'))]);
+    steps.extend([
+        query(),
+        complete("ROLLBACK"),
+        complete("BEGIN"),
+        Received(ready(b'T')),
+    ]);
+    assert_eq!(wire_after(&steps).said().ended, before + 1);
+}

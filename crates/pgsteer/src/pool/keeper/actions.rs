@@ -77,7 +77,12 @@ impl Keeper {
         }
         self.goes(slot, Gone::closed(why));
         // The driver says goodbye to the server and reports when the socket is gone.
-        drop(self.take_tenant(slot));
+        match self.take_tenant(slot) {
+            Some(tenant) if !tenant.session.is_quiet() => {
+                tokio::spawn(settle::let_go(self.pool.clone(), tenant));
+            }
+            tenant => drop(tenant),
+        }
     }
 
     /// Notes why the slot's connection goes; the first reason counts.

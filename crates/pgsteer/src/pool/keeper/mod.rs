@@ -240,6 +240,10 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.pool.slots.close();
         self.pool.leave_cluster();
+        self.messages.close();
+        while let Ok(message) = self.messages.try_recv() {
+            self.pool.unheard(&message);
+        }
         self.pool.drained.send_replace(true);
     }
 }

@@ -268,7 +268,8 @@ fn doubt(doubt: Option<&CommitDoubt>) -> String {
         Some(CommitDoubt::InRecovery) => "in recovery",
         Some(CommitDoubt::InProgress) => "in progress for too long",
         Some(CommitDoubt::NoAnswer(_)) => "no answer in time",
-        Some(CommitDoubt::NotMarked(_)) => "not asked before COMMIT",
+        // The question itself was cancelled.
+        Some(CommitDoubt::NotMarked(why)) if why.contains("57014") => "not asked before COMMIT",
         Some(CommitDoubt::Unconfirmed) => "no standby has confirmed it",
         Some(other) => return to_be_settled(&other.to_string()),
     };
