@@ -354,7 +354,8 @@ impl Pool {
     }
 
     /// Ends the pool: waiting and later checkouts fail with [`Error::Closed`], idle connections are closed, leased
-    /// ones when they come back. Waits until every socket is gone, for `deadline` at most; then what is left is cut.
+    /// ones when they come back. Waits until every socket is gone, for `deadline` at most; then what is left is cut. Nothing
+    /// is sent for that: a server may go on with a statement that runs there until it has an answer to send.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the pool ending by itself, without the cut.

@@ -59,7 +59,7 @@ impl Tx {
     }
 
     /// The connection's client, for everything that has no function here. `socket_timeout` does not bound its calls. To be
-    /// dropped soon: the end of the transaction waits for it.
+    /// dropped soon: the end of the transaction waits for it, and for a COPY or a row stream that was begun with it.
     ///
     /// # Errors
     /// [`Error::TransactionOver`].
