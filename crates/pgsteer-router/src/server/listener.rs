@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::shared::Shared;
@@ -20,6 +20,9 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// How long the last packet of a client's connecting may be under way when the socket is shut.
 const HALF_CONNECTED: Duration = Duration::from_millis(100);
+
+/// When the system is asked again after it refused to give one of the last clients, which it does where descriptors run out.
+const AFTER_REFUSAL: Duration = Duration::from_millis(5);
 
 /// How many clients are turned away between two rests at most.
 const TURNED_AWAY_AT_ONCE: usize = 64;
@@ -84,7 +87,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => break,
-                    () = tokio::time::sleep(rest) => {}
+                    () = sleep(rest) => {}
                 }
             }
         }
@@ -103,33 +106,48 @@ fn is_the_clients(error: &io::Error) -> bool {
 /// Whom the kernel has accepted was accepted. Nobody else gets in: a first packet that comes from now on is thrown away, and
 /// whoever has had the kernel's answer to one is waited for, since to that client it is connected.
 async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
-    let Ok(listener) = listener.into_std() else {
-        return;
-    };
     #[cfg(target_os = "linux")]
     if let Err(error) = SockRef::from(&listener).attach_filter(&WITHOUT_FIRST_PACKETS) {
         tracing::debug!(target: "pgsteer::router", "the listening socket cannot be shut before it is closed: {error}");
     }
     let until = Instant::now() + HALF_CONNECTED;
+    let most = || shared.options.load().max_connections as usize;
     loop {
-        let most = || shared.options.load().max_connections as usize;
         shared.clients.fewer_than(most).await;
-        match listener.accept() {
-            Ok((socket, _)) => {
-                #[cfg(target_os = "linux")]
-                let _ = SockRef::from(&socket).detach_filter();
-                let socket = socket
-                    .set_nonblocking(true)
-                    .and_then(|()| TcpStream::from_std(socket));
-                if let Ok(socket) = socket {
-                    welcome(socket, shared);
+        match timeout_at(until, listener.accept()).await {
+            Ok(Ok((socket, _))) => welcome_late(socket, shared),
+            Ok(Err(error)) if is_the_clients(&error) => {}
+            Ok(Err(_)) => sleep(AFTER_REFUSAL).await,
+            Err(_) => break,
+        }
+    }
+    // The system itself is asked at the end: the runtime may not have heard yet of whoever came last.
+    let Ok(listener) = listener.into_std() else {
+        return;
+    };
+    loop {
+        shared.clients.fewer_than(most).await;
+        let accepted = listener
+            .accept()
+            .and_then(|(socket, _)| socket.set_nonblocking(true).map(|()| socket));
+        match accepted {
+            Ok(socket) => {
+                if let Ok(socket) = TcpStream::from_std(socket) {
+                    welcome_late(socket, shared);
                 }
             }
             Err(error) if is_the_clients(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() >= until => return,
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => sleep(AFTER_REFUSAL).await,
         }
     }
+}
+
+/// One that was accepted after the listening socket was shut, and has inherited its filter.
+fn welcome_late(socket: TcpStream, shared: &Arc<Shared>) {
+    #[cfg(target_os = "linux")]
+    let _ = SockRef::from(&socket).detach_filter();
+    welcome(socket, shared);
 }
 
 /// A filter that keeps every packet of a listening socket but those that ask for a connection: of a TCP header's flags, in
