@@ -10,6 +10,7 @@ use futures_util::TryStreamExt;
 use pgsteer::{Conn, Pool};
 use tokio_postgres::{Client, NoTls, Statement};
 
+use crate::one_core::OneCore;
 use crate::options::Options;
 use crate::report::{Bound, Report};
 use crate::runtimes;
@@ -25,6 +26,9 @@ const MANY: &[Column] = &[Column::lower(MILLIS), Column::lower(CPU_MILLIS)];
 
 const BARE: &str = "tokio-postgres";
 const GUARD: &str = "pgsteer, a guard";
+
+/// Pairs of connections, one after another: where one of them happens to lie in memory makes a difference too.
+const PAIRS: usize = 16;
 
 /// Queries that each makes before it is the other's turn.
 const QUERIES_A_TURN: u32 = 100;
@@ -44,20 +48,41 @@ struct Pair {
 const SELECT_ONE: &str = "SELECT 1";
 const SELECT_MANY: &str = "SELECT generate_series(1, $1::bigint)";
 
+async fn open_bare(route: &Route) -> Client {
+    // What the pool asks of its sockets unless told otherwise: the system's part in that is not the question.
+    let mut config = route.tokio_postgres();
+    config
+        .keepalives_idle(Duration::from_secs(30))
+        .keepalives_interval(Duration::from_secs(10))
+        .keepalives_retries(3)
+        .tcp_user_timeout(Duration::from_secs(30));
+    let connected = config.connect(NoTls).await;
+    let (client, connection) = connected.expect("the server takes the connection");
+    tokio::spawn(connection);
+    client
+}
+
+async fn open_guard(route: &Route) -> (Pool, Conn) {
+    let pool = route.pool(1).await;
+    let guard = pool.get().await.expect("a connection comes");
+    (pool, guard)
+}
+
+async fn prepare(client: &Client) -> [Statement; 2] {
+    let one = client.prepare(SELECT_ONE).await;
+    let many = client.prepare(SELECT_MANY).await;
+    [one, many].map(|statement| statement.expect("the statement is good"))
+}
+
 impl Pair {
-    async fn open(route: &Route) -> Self {
-        let (bare, connection) = route
-            .tokio_postgres()
-            .connect(NoTls)
-            .await
-            .expect("the server takes the connection");
-        tokio::spawn(connection);
-        let pool = route.pool(1).await;
-        let guard = pool.get().await.expect("a connection comes");
-        let prepare = async |client: &Client| {
-            let one = client.prepare(SELECT_ONE).await;
-            let many = client.prepare(SELECT_MANY).await;
-            [one, many].map(|statement| statement.expect("the statement is good"))
+    /// Which of the two is opened first changes by number.
+    async fn open(route: &Route, number: usize) -> Self {
+        let (bare, (pool, guard)) = if number % 2 == 0 {
+            let bare = open_bare(route).await;
+            (bare, open_guard(route).await)
+        } else {
+            let guard = open_guard(route).await;
+            (open_bare(route).await, guard)
         };
         Pair {
             bare_statements: prepare(&bare).await,
@@ -66,6 +91,15 @@ impl Pair {
             guard,
             _pool: pool,
         }
+    }
+
+    /// The processes of the server that the two are connected to.
+    async fn server_processes(&self) -> [i32; 2] {
+        let process = async |client: &Client| {
+            let row = client.query_one("SELECT pg_backend_pid()", &[]).await;
+            row.expect("the statement runs").get(0)
+        };
+        [process(&self.bare).await, process(&self.guard).await]
     }
 
     async fn one_bare(&self) -> i32 {
@@ -114,47 +148,51 @@ async fn in_turn<A: Future<Output = [Duration; 2]>, B: Future<Output = [Duration
     }
 }
 
-fn over(route: &Route, options: &Options, report: &mut Report) {
-    let runtime = runtimes::current_thread();
-    let pair = runtime.block_on(Pair::open(route));
-    let name = route.name();
-
-    let mut one = Table::new(format!("7. SELECT 1 on one connection, prepared, {name}"), ONE);
+/// Times of a `SELECT 1` on either connection of a pair.
+async fn ask(pair: &Pair, turns: usize) -> [[Duration; 2]; 2] {
+    let mut sums = [[Duration::ZERO; 2]; 2];
     // Turns so short that what else the machine does hits both alike.
-    let ask = |turn| {
+    for turn in 0..turns {
         let bare = timed(QUERIES_A_TURN, || pair.one_bare());
         let guarded = timed(QUERIES_A_TURN, || pair.one_guarded());
-        in_turn(turn, bare, guarded)
-    };
-    runtime.block_on(ask(0));
-    let turns = if options.quick { 4 } else { 40 };
-    for _ in 0..options.rounds(101) {
-        let figures = runtime.block_on(async {
-            let mut sums = [[Duration::ZERO; 2]; 2];
-            for turn in 0..turns {
-                for (sums, times) in sums.iter_mut().zip(ask(turn).await) {
-                    sums.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
-                }
-            }
-            sums.map(|sums| sums.map(|sum| sum / turns as u32))
-        });
-        for (name, times) in [BARE, GUARD].into_iter().zip(figures) {
-            one.add(name, times.map(|time| time.as_nanos() as f64 / 1e3));
+        for (sums, times) in sums.iter_mut().zip(in_turn(turn, bare, guarded).await) {
+            sums.iter_mut().zip(times).for_each(|(sum, time)| *sum += time);
         }
     }
+    sums.map(|sums| sums.map(|sum| sum / turns as u32))
+}
 
+/// Times of the long result.
+async fn read(pair: &Pair, round: usize) -> [[Duration; 2]; 2] {
+    let bare = timed(1, || count(&pair.bare, &pair.bare_statements[1]));
+    let guarded = timed(1, || count(&pair.guard, &pair.guard_statements[1]));
+    in_turn(round, bare, guarded).await
+}
+
+fn add(table: &mut Table, figures: [[Duration; 2]; 2], nanoseconds: f64) {
+    for (name, times) in [BARE, GUARD].into_iter().zip(figures) {
+        table.add(name, times.map(|time| time.as_nanos() as f64 / nanoseconds));
+    }
+}
+
+fn over(route: &Route, options: &Options, report: &mut Report) {
+    let runtime = runtimes::current_thread();
+    let name = route.name();
+    let mut one = Table::new(format!("7. SELECT 1 on one connection, prepared, {name}"), ONE);
     let mut many = Table::new(format!("7. A million rows read one by one, {name}"), MANY);
-    let read = |round| {
-        let bare = timed(1, || count(&pair.bare, &pair.bare_statements[1]));
-        let guarded = timed(1, || count(&pair.guard, &pair.guard_statements[1]));
-        in_turn(round, bare, guarded)
-    };
-    runtime.block_on(read(0));
-    for round in 0..options.rounds(31) {
-        let figures = runtime.block_on(read(round));
-        for (name, times) in [BARE, GUARD].into_iter().zip(figures) {
-            many.add(name, times.map(|time| time.as_nanos() as f64 / 1e6));
+    let turns = if options.quick { 4 } else { 40 };
+    for number in 0..options.rounds(PAIRS) {
+        let pair = runtime.block_on(Pair::open(route, number));
+        let held = OneCore::hold(&runtime.block_on(pair.server_processes()));
+        runtime.block_on(ask(&pair, turns));
+        for _ in 0..9 {
+            add(&mut one, runtime.block_on(ask(&pair, turns)), 1e3);
         }
+        runtime.block_on(read(&pair, 0));
+        for round in 0..2 {
+            add(&mut many, runtime.block_on(read(&pair, round)), 1e6);
+        }
+        drop(held);
     }
 
     let more = |table: &Table, column| (table.ratio(GUARD, BARE, column) - 1.0) * 100.0;
@@ -173,13 +211,15 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
     report.table(
         one,
         "One task on one thread; what differs is the tap and the driver round the connection, and the guard's own \
-         function. The two take turns of a hundred queries, each first in every other turn.",
+         function. The two take turns of a hundred queries, each first in every other turn. Client and server are held \
+         on one core, and over TCP both have the pool's socket options. Sixteen pairs \
+         of connections, either opened first in every other.",
     );
     report.table(
         many,
-        "`query_raw` of one `bigint` a row, each row taken. The two take turns, each first in every other round.",
+        "`query_raw` of one `bigint` a row, each row taken. The two take turns, each first in every other round. \
+         Client and server are held on one core.",
     );
-    drop(pair);
     runtime.shutdown_timeout(Duration::from_secs(1));
 }
 

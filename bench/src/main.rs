@@ -13,6 +13,7 @@ mod guard;
 mod ledger;
 mod machine;
 mod memory;
+mod one_core;
 mod options;
 mod page;
 mod picking;
