@@ -10,7 +10,7 @@ use futures_util::TryStreamExt;
 use pgsteer::{Conn, Pool};
 use tokio_postgres::{Client, NoTls, Statement};
 
-use crate::one_core::OneCore;
+use crate::apart::Apart;
 use crate::options::Options;
 use crate::report::{Bound, Report};
 use crate::runtimes;
@@ -28,7 +28,7 @@ const BARE: &str = "tokio-postgres";
 const GUARD: &str = "pgsteer, a guard";
 
 /// Pairs of connections, one after another: where one of them happens to lie in memory makes a difference too.
-const PAIRS: usize = 16;
+const PAIRS: usize = 8;
 
 /// Queries that each makes before it is the other's turn.
 const QUERIES_A_TURN: u32 = 100;
@@ -180,10 +180,10 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
     let name = route.name();
     let mut one = Table::new(format!("7. SELECT 1 on one connection, prepared, {name}"), ONE);
     let mut many = Table::new(format!("7. A million rows read one by one, {name}"), MANY);
-    let turns = if options.quick { 4 } else { 40 };
+    let turns = if options.quick { 4 } else { 30 };
     for number in 0..options.rounds(PAIRS) {
         let pair = runtime.block_on(Pair::open(route, number));
-        let held = OneCore::hold(&runtime.block_on(pair.server_processes()));
+        let held = Apart::hold(&runtime.block_on(pair.server_processes()));
         runtime.block_on(ask(&pair, turns));
         for _ in 0..9 {
             add(&mut one, runtime.block_on(ask(&pair, turns)), 1e3);
@@ -212,13 +212,13 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
         one,
         "One task on one thread; what differs is the tap and the driver round the connection, and the guard's own \
          function. The two take turns of a hundred queries, each first in every other turn. Client and server are held \
-         on one core, and over TCP both have the pool's socket options. Sixteen pairs \
+         on a core each, and over TCP both have the pool's socket options. Eight pairs \
          of connections, either opened first in every other.",
     );
     report.table(
         many,
         "`query_raw` of one `bigint` a row, each row taken. The two take turns, each first in every other round. \
-         Client and server are held on one core.",
+         Client and server are held on a core each.",
     );
     runtime.shutdown_timeout(Duration::from_secs(1));
 }

@@ -3,6 +3,7 @@
 //! server of its own for the run. Nothing here is part of the product or of its tests.
 
 mod allocations;
+mod apart;
 mod breaker;
 mod cached;
 mod contended;
@@ -13,7 +14,7 @@ mod guard;
 mod ledger;
 mod machine;
 mod memory;
-mod one_core;
+
 mod options;
 mod page;
 mod picking;

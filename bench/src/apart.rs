@@ -1,31 +1,32 @@
-//! Holding the two ends of a connection on one core, so that where the scheduler puts them is not what is measured: a round
-//! trip between two cores takes more than twice as long as one on the same core, and which it is changes by itself.
+//! Holding the two ends of a connection on a core each, so that where the scheduler puts them is not what is measured: a
+//! round trip between two cores takes more than twice as long as one within a core, and which it is changes by itself.
 
 use std::process::{Command, Stdio};
 
-/// This thread and some processes are on the first core until this is dropped; then the thread may run anywhere again.
+/// This thread is on the first core and some of the server's processes on the last, as they would be on machines of their
+/// own, until this is dropped; then the thread may run anywhere again.
 #[must_use]
-pub struct OneCore {
-    cores: usize,
+pub struct Apart {
+    last: usize,
 }
 
-impl OneCore {
+impl Apart {
     /// For the main thread only, whose number is the process's.
-    pub fn hold(processes: &[i32]) -> Self {
+    pub fn hold(server: &[i32]) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let held = OneCore { cores };
+        let held = Apart { last: cores - 1 };
         run_on("0", std::process::id());
-        for process in processes {
-            run_on("0", process);
+        for process in server {
+            run_on(&held.last.to_string(), process);
         }
         held
     }
 }
 
-impl Drop for OneCore {
+impl Drop for Apart {
     fn drop(&mut self) {
         // Threads that are started later take after this one.
-        run_on(&format!("0-{}", self.cores - 1), std::process::id());
+        run_on(&format!("0-{}", self.last), std::process::id());
     }
 }
 
