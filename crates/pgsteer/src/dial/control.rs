@@ -4,10 +4,9 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
 use pgsteer_core::pool::Session;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -101,13 +100,9 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// Shared by a driver, its handles and its waker.
-///
-/// As a waker it marks the session as woken before it wakes the driver's task, on the thread of whoever queued a
-/// request: so a request that the driver has not seen yet is never overlooked.
+/// Shared by a driver and its handles.
 pub(super) struct Control {
     session: Arc<Session>,
-    task: AtomicWaker,
     /// Set after orders were given, so that a pass without any takes no lock.
     ordered: AtomicBool,
     orders: Mutex<Orders>,
@@ -123,6 +118,8 @@ struct Orders {
     /// Why it ends or has ended.
     ending: Option<EndReason>,
     ownership: Ownership,
+    /// The task that the driver is polled by, to be woken for orders; none once it has ended.
+    task: Option<Waker>,
 }
 
 #[derive(Default)]
@@ -144,7 +141,6 @@ impl Control {
     pub(super) fn new(session: Arc<Session>) -> Arc<Self> {
         Arc::new(Control {
             session,
-            task: AtomicWaker::new(),
             ordered: AtomicBool::new(false),
             orders: Mutex::default(),
             ended: Notify::new(),
@@ -159,30 +155,41 @@ impl Control {
         Handle(Arc::clone(self))
     }
 
-    /// The task to wake from now on. To be called before orders are looked at.
-    pub(super) fn register(&self, waker: &std::task::Waker) {
-        self.task.register(waker);
+    /// The driver is polled by another task from now on. Returns the waker for all that its connection waits for. To be
+    /// called before orders are looked at.
+    #[cold]
+    pub(super) fn moved_to(&self, task: &Waker) -> Waker {
+        self.orders().task = Some(task.clone());
+        Waker::from(Arc::new(Marking {
+            session: Arc::clone(&self.session),
+            task: task.clone(),
+        }))
     }
 
-    /// Orders given since this was last called.
-    pub(super) fn take_orders(&self) -> Option<Ordered> {
-        // A load first: it is cheaper, and there is hardly ever an order.
-        let given = self.ordered.load(Ordering::Acquire) && self.ordered.swap(false, Ordering::AcqRel);
-        given.then(|| {
-            let orders = self.orders();
-            Ordered {
-                cut: orders.cut.clone(),
-                close_by: orders.close_by,
-            }
-        })
+    /// Whether there are orders that have not been taken.
+    #[inline]
+    pub(super) fn has_orders(&self) -> bool {
+        self.ordered.load(Ordering::Acquire)
     }
 
-    /// The owner, if there is one.
-    pub(super) fn owner(&self) -> Option<Arc<dyn Owner>> {
-        match &self.orders().ownership {
-            Ownership::Owner(owner) => Some(Arc::clone(owner)),
-            Ownership::Nobody | Ownership::Ended(_) => None,
+    /// All orders given so far. Those given from now on have to be taken again.
+    pub(super) fn take_orders(&self) -> Ordered {
+        self.ordered.store(false, Ordering::Release);
+        let orders = self.orders();
+        Ordered {
+            cut: orders.cut.clone(),
+            close_by: orders.close_by,
         }
+    }
+
+    /// Tells the owner, if there is one. Whether there is.
+    pub(super) fn tell(&self, tell: impl FnOnce(&dyn Owner)) -> bool {
+        let owner = match &self.orders().ownership {
+            Ownership::Owner(owner) => Arc::clone(owner),
+            Ownership::Nobody | Ownership::Ended(_) => return false,
+        };
+        tell(&*owner);
+        true
     }
 
     /// Says why the connection is about to end. To be called while it still stands, since queries under way fail the
@@ -194,7 +201,15 @@ impl Control {
     /// Ends the session and tells the owner. The socket must be closed by now.
     pub(super) fn end(&self, reason: EndReason) {
         let owned = self.session.close();
-        let before = std::mem::replace(&mut self.orders().ownership, Ownership::Ended(reason.clone()));
+        let (before, task) = {
+            let mut orders = self.orders();
+            let ended = Ownership::Ended(reason.clone());
+            (
+                std::mem::replace(&mut orders.ownership, ended),
+                orders.task.take(),
+            )
+        };
+        drop(task);
         self.ended.notify_waiters();
         if let Ownership::Owner(owner) = before {
             owner.ended(reason, owned);
@@ -202,9 +217,15 @@ impl Control {
     }
 
     fn order(&self, give: impl FnOnce(&mut Orders)) {
-        give(&mut self.orders());
-        self.ordered.store(true, Ordering::Release);
-        self.task.wake();
+        let task = {
+            let mut orders = self.orders();
+            give(&mut orders);
+            self.ordered.store(true, Ordering::Release);
+            orders.task.clone()
+        };
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
     fn orders(&self) -> MutexGuard<'_, Orders> {
@@ -213,13 +234,23 @@ impl Control {
     }
 }
 
-impl Wake for Control {
+/// A driver's waker: it marks the session as woken before it wakes the driver's task, on the thread of whoever queued a
+/// request. So a request that the driver has not seen yet is never overlooked.
+///
+/// It is made once for each task that polls the driver, and kept: a round trip changes no reference count for it but
+/// those that the driver's parts take.
+struct Marking {
+    session: Arc<Session>,
+    task: Waker,
+}
+
+impl Wake for Marking {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.session.wake();
-        self.task.wake();
+        self.task.wake_by_ref();
     }
 }

@@ -37,7 +37,9 @@ pub(crate) struct Driver {
     connection: Option<Tapped>,
     wire: Arc<Wire>,
     control: Arc<Control>,
-    /// `control` as a waker, for everything that the connection waits for.
+    /// The task that polls it.
+    task: Waker,
+    /// Wakes that task, for everything that the connection waits for.
     waker: Waker,
     last_words: Option<LastWords>,
     notifications: Option<mpsc::UnboundedSender<Notification>>,
@@ -51,10 +53,12 @@ pub(crate) struct Driver {
 impl Driver {
     pub(super) fn new(connection: Tapped, wire: Arc<Wire>) -> Self {
         let control = Control::new(Arc::new(Session::new()));
+        let task = Waker::noop().clone();
         Driver {
             connection: Some(connection),
             wire,
-            waker: Waker::from(Arc::clone(&control)),
+            waker: control.moved_to(&task),
+            task,
             control,
             last_words: None,
             notifications: None,
@@ -109,6 +113,9 @@ impl Driver {
     }
 
     /// Polls the connection until it has nothing more to do, and publishes what it left behind.
+    ///
+    /// A round trip takes two of these and nothing else, so what is not part of one stands elsewhere.
+    #[inline]
     fn pass(&mut self) -> Poll<EndReason> {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(EndReason::TaskDied);
@@ -120,49 +127,26 @@ impl Driver {
             self.wire.begin_poll();
             match connection.poll_message(&mut cx) {
                 Poll::Pending => break,
-                Poll::Ready(None) => return Poll::Ready(EndReason::ClosedByUs),
+                Poll::Ready(Some(Ok(message))) => {
+                    hear(&mut self.last_words, self.notifications.as_ref(), message);
+                }
                 Poll::Ready(Some(Err(error))) => {
                     let reason = EndReason::after_error(&error, &self.wire, self.last_words.as_ref());
                     return Poll::Ready(reason);
                 }
-                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
-                    tracing::debug!(
-                        severity = notice.severity(),
-                        code = notice.code().code(),
-                        "{}",
-                        notice.message()
-                    );
-                    self.last_words = LastWords::of(&notice).or(self.last_words.take());
-                }
-                Poll::Ready(Some(Ok(AsyncMessage::Notification(notification)))) => {
-                    if let Some(receiver) = &self.notifications {
-                        let _ = receiver.send(notification);
-                    }
-                }
-                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(None) => return Poll::Ready(EndReason::ClosedByUs),
             }
         }
         let after = self.wire.after_pass();
         // Before the session counts as quiet, so that nobody else gets it.
         if after.role_doubted && !self.told_of_doubt {
-            if let Some(owner) = self.control.owner() {
-                self.told_of_doubt = true;
-                owner.role_doubted();
-            }
+            self.told_of_doubt = self.control.tell(|owner| owner.role_doubted());
         }
         match session.end_pass(after.busy, after.dirty) {
             // Whatever woke the session has woken this task too: the next pass comes by itself.
             PassEnd::Again | PassEnd::Rest => {}
-            PassEnd::Release => {
-                if let Some(owner) = self.control.owner() {
-                    owner.release();
-                }
-            }
-            PassEnd::HandOver => {
-                if let Some(owner) = self.control.owner() {
-                    owner.hand_over();
-                }
-            }
+            PassEnd::Release => _ = self.control.tell(|owner| owner.release()),
+            PassEnd::HandOver => _ = self.control.tell(|owner| owner.hand_over()),
         }
         let heard = self.wire.take_heard();
         if let Some(stall) = &mut self.stall {
@@ -177,6 +161,17 @@ impl Driver {
         Poll::Pending
     }
 
+    /// Does as it was told. If that is to cut the socket, returns why.
+    #[cold]
+    fn heed_orders(&mut self) -> Option<EndReason> {
+        let ordered = self.control.take_orders();
+        if let (None, Some(limit)) = (&ordered.cut, ordered.close_by) {
+            self.close_at(limit);
+        }
+        ordered.cut
+    }
+
+    #[cold]
     fn close_at(&mut self, limit: Instant) {
         if self
             .close_by
@@ -187,6 +182,7 @@ impl Driver {
         }
     }
 
+    #[cold]
     fn end(&mut self, reason: EndReason) -> EndReason {
         if self.connection.is_some() {
             tracing::debug!("connection ended: {reason}");
@@ -199,19 +195,45 @@ impl Driver {
     }
 }
 
+/// The server has said something that is no answer.
+#[cold]
+fn hear(
+    last_words: &mut Option<LastWords>,
+    notifications: Option<&mpsc::UnboundedSender<Notification>>,
+    message: AsyncMessage,
+) {
+    match message {
+        AsyncMessage::Notice(notice) => {
+            tracing::debug!(
+                severity = notice.severity(),
+                code = notice.code().code(),
+                "{}",
+                notice.message()
+            );
+            *last_words = LastWords::of(&notice).or(last_words.take());
+        }
+        AsyncMessage::Notification(notification) => {
+            if let Some(receiver) = notifications {
+                let _ = receiver.send(notification);
+            }
+        }
+        _ => {}
+    }
+}
+
 impl Future for Driver {
     type Output = EndReason;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<EndReason> {
         let this = self.get_mut();
-        this.control.register(cx.waker());
-        if let Some(ordered) = this.control.take_orders() {
-            if let Some(reason) = ordered.cut {
-                return Poll::Ready(this.end(reason));
-            }
-            if let Some(limit) = ordered.close_by {
-                this.close_at(limit);
-            }
+        if !this.task.will_wake(cx.waker()) {
+            this.task.clone_from(cx.waker());
+            this.waker = this.control.moved_to(cx.waker());
+        }
+        if this.control.has_orders()
+            && let Some(reason) = this.heed_orders()
+        {
+            return Poll::Ready(this.end(reason));
         }
         if let Poll::Ready(reason) = this.pass() {
             return Poll::Ready(this.end(reason));

@@ -15,36 +15,48 @@ use super::inner::Inner;
 use crate::dial::{EndReason, Handle};
 use crate::error::{ConnectionLost, Error};
 
+/// Makes a call on a guard's connection, within `socket_timeout` where there is one.
+///
+/// Spelt out at each call: a future that is passed on to another is copied, and a call's is large.
+macro_rules! bounded {
+    ($guard:expr, $call:expr) => {{
+        let (pool, lease, call) = ($guard.pool(), $guard.lease(), $call);
+        match pool.settings.socket_timeout {
+            None => call().await.map_err(|error| pool.query_error(lease, error)),
+            Some(limit) => pool.bounded(lease, limit, call).await,
+        }
+    }};
+}
+pub(super) use bounded;
+
 impl Inner {
-    /// Makes a call on the lease's connection, within `socket_timeout`.
+    /// Makes a call on the lease's connection, within `limit`.
     ///
     /// When that runs out the connection is cut, and the call fails once its socket is closed: whoever looks at the
     /// connection afterwards finds it dead. An answer that comes later than the limit is not taken for one in time.
     ///
     /// Cancel safe: no timer is left, and a connection that was to be cut is cut.
-    pub(super) async fn bounded<T>(
+    pub(super) async fn bounded<T, F>(
         &self,
         lease: &Lease,
-        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Error> {
-        let result = match self.settings.socket_timeout {
-            None => call.await,
-            Some(limit) => {
-                let mut call = pin!(call);
-                match within(limit, call.as_mut()).await {
-                    Some(result) => result,
-                    None => {
-                        let condemned = Condemned(&self.tenant(lease).handle);
-                        if let Some(grace) = self.settings.cancel_on_timeout {
-                            self.ask_to_stop(lease, grace, call).await;
-                        }
-                        drop(condemned);
-                        return Err(self.give_up(lease, EndReason::SocketTimeout).await);
-                    }
+        limit: Duration,
+        call: impl FnOnce() -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>>,
+    {
+        let mut call = pin!(call());
+        match within(limit, call.as_mut()).await {
+            Some(result) => result.map_err(|error| self.query_error(lease, error)),
+            None => {
+                let condemned = Condemned(&self.tenant(lease).handle);
+                if let Some(grace) = self.settings.cancel_on_timeout {
+                    self.ask_to_stop(lease, grace, call).await;
                 }
+                drop(condemned);
+                Err(self.give_up(lease, EndReason::SocketTimeout).await)
             }
-        };
-        result.map_err(|error| self.query_error(lease, error))
+        }
     }
 
     /// Asks the server to cancel what runs, and waits until it has stopped, for `grace` at most. What becomes of the

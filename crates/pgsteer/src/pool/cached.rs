@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
 use super::Pool;
+use super::bound::bounded;
 use super::guard::{Conn, ConnRef};
 use super::statements::Attempt;
 use super::unnamed::{Held, Unnamed};
@@ -15,7 +16,7 @@ macro_rules! call {
     ($guard:ident, $held:expr, $sql:ident, $params:ident, $method:ident, $typed:ident) => {{
         let (pool, tenant) = ($guard.pool(), $guard.pool().tenant($guard.lease()));
         let (client, statements) = (&tenant.client, &tenant.statements);
-        let call = async {
+        bounded!($guard, || async {
             if statements.are_unnamed() {
                 let unnamed = Unnamed::new(pool, tenant, $sql);
                 if let Some(typed) = unnamed.typed($held, $params).await? {
@@ -34,8 +35,7 @@ macro_rules! call {
                 }
                 result => result,
             }
-        };
-        pool.bounded($guard.lease(), call).await
+        })
     }};
 }
 
@@ -65,8 +65,7 @@ macro_rules! cached {
             /// As [`prepare`](Self::prepare).
             pub async fn prepare_cached(&self, sql: &str) -> Result<Statement, Error> {
                 let (pool, tenant) = (self.pool(), self.pool().tenant(self.lease()));
-                let kept = tenant.statements.get(&tenant.client, sql, &pool.statements);
-                pool.bounded(self.lease(), kept).await
+                bounded!(self, || tenant.statements.get(&tenant.client, sql, &pool.statements))
             }
 
             /// As [`query`](Self::query), with the statement kept prepared.

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use tokio_postgres::types::{BorrowToSql, FromSqlOwned, ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage, Statement, ToStatement};
 
+use super::bound::bounded;
 use super::guard::{Conn, ConnRef};
 use crate::error::Error;
 
@@ -38,7 +39,7 @@ macro_rules! calls {
             /// # Errors
             /// As [`prepare`](Self::prepare).
             pub async fn prepare_typed(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
-                self.pool().bounded(self.lease(), self.client().prepare_typed(sql, types)).await
+                bounded!(self, || self.client().prepare_typed(sql, types))
             }
 
             /// Runs a statement and returns its rows.
@@ -49,7 +50,7 @@ macro_rules! calls {
             where
                 T: ?Sized + ToStatement,
             {
-                self.pool().bounded(self.lease(), self.client().query(statement, params)).await
+                bounded!(self, || self.client().query(statement, params))
             }
 
             /// As [`query`](Self::query), for exactly one row.
@@ -60,7 +61,7 @@ macro_rules! calls {
             where
                 T: ?Sized + ToStatement,
             {
-                self.pool().bounded(self.lease(), self.client().query_one(statement, params)).await
+                bounded!(self, || self.client().query_one(statement, params))
             }
 
             /// As [`query`](Self::query), for no row or one.
@@ -75,7 +76,7 @@ macro_rules! calls {
             where
                 T: ?Sized + ToStatement,
             {
-                self.pool().bounded(self.lease(), self.client().query_opt(statement, params)).await
+                bounded!(self, || self.client().query_opt(statement, params))
             }
 
             /// As [`query`](Self::query), for rows of one column.
@@ -91,7 +92,7 @@ macro_rules! calls {
                 R: FromSqlOwned,
                 T: ?Sized + ToStatement + Debug,
             {
-                self.pool().bounded(self.lease(), self.client().query_scalar(statement, params)).await
+                bounded!(self, || self.client().query_scalar(statement, params))
             }
 
             /// As [`query_one`](Self::query_one), for a row of one column.
@@ -107,7 +108,7 @@ macro_rules! calls {
                 R: FromSqlOwned,
                 T: ?Sized + ToStatement + Debug,
             {
-                self.pool().bounded(self.lease(), self.client().query_one_scalar(statement, params)).await
+                bounded!(self, || self.client().query_one_scalar(statement, params))
             }
 
             /// As [`query_opt`](Self::query_opt), for a row of one column.
@@ -123,7 +124,7 @@ macro_rules! calls {
                 R: FromSqlOwned,
                 T: ?Sized + ToStatement + Debug,
             {
-                self.pool().bounded(self.lease(), self.client().query_opt_scalar(statement, params)).await
+                bounded!(self, || self.client().query_opt_scalar(statement, params))
             }
 
             /// Runs a statement in one round trip, without preparing it under a name, with the types of its parameters
@@ -136,7 +137,7 @@ macro_rules! calls {
                 sql: &str,
                 params: &[(&(dyn ToSql + Sync), Type)],
             ) -> Result<Vec<Row>, Error> {
-                self.pool().bounded(self.lease(), self.client().query_typed(sql, params)).await
+                bounded!(self, || self.client().query_typed(sql, params))
             }
 
             /// As [`query_typed`](Self::query_typed), for exactly one row.
@@ -148,7 +149,7 @@ macro_rules! calls {
                 sql: &str,
                 params: &[(&(dyn ToSql + Sync), Type)],
             ) -> Result<Row, Error> {
-                self.pool().bounded(self.lease(), self.client().query_typed_one(sql, params)).await
+                bounded!(self, || self.client().query_typed_one(sql, params))
             }
 
             /// As [`query_typed`](Self::query_typed), for no row or one.
@@ -160,7 +161,7 @@ macro_rules! calls {
                 sql: &str,
                 params: &[(&(dyn ToSql + Sync), Type)],
             ) -> Result<Option<Row>, Error> {
-                self.pool().bounded(self.lease(), self.client().query_typed_opt(sql, params)).await
+                bounded!(self, || self.client().query_typed_opt(sql, params))
             }
 
             /// Runs a statement and returns how many rows it changed.
@@ -171,7 +172,7 @@ macro_rules! calls {
             where
                 T: ?Sized + ToStatement,
             {
-                self.pool().bounded(self.lease(), self.client().execute(statement, params)).await
+                bounded!(self, || self.client().execute(statement, params))
             }
 
             /// As [`execute`](Self::execute), with parameters of one type, in any collection.
@@ -185,7 +186,7 @@ macro_rules! calls {
                 I: IntoIterator<Item = P>,
                 I::IntoIter: ExactSizeIterator,
             {
-                self.pool().bounded(self.lease(), self.client().execute_raw(statement, params)).await
+                bounded!(self, || self.client().execute_raw(statement, params))
             }
 
             /// As [`query_typed`](Self::query_typed), for how many rows were changed.
@@ -197,7 +198,7 @@ macro_rules! calls {
                 sql: &str,
                 params: &[(&(dyn ToSql + Sync), Type)],
             ) -> Result<u64, Error> {
-                self.pool().bounded(self.lease(), self.client().execute_typed(sql, params)).await
+                bounded!(self, || self.client().execute_typed(sql, params))
             }
 
             /// Runs SQL text of any number of statements, without parameters.
@@ -205,7 +206,7 @@ macro_rules! calls {
             /// # Errors
             /// As [`query`](Self::query).
             pub async fn batch_execute(&self, sql: &str) -> Result<(), Error> {
-                self.pool().bounded(self.lease(), self.client().batch_execute(sql)).await
+                bounded!(self, || self.client().batch_execute(sql))
             }
 
             /// As [`batch_execute`](Self::batch_execute), and returns rows as text.
@@ -213,7 +214,7 @@ macro_rules! calls {
             /// # Errors
             /// As [`query`](Self::query).
             pub async fn simple_query(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, Error> {
-                self.pool().bounded(self.lease(), self.client().simple_query(sql)).await
+                bounded!(self, || self.client().simple_query(sql))
             }
 
             /// Asks the server for a sign of life, in one round trip.
@@ -221,7 +222,7 @@ macro_rules! calls {
             /// # Errors
             /// [`Error::ConnectionLost`].
             pub async fn check_connection(&self) -> Result<(), Error> {
-                self.pool().bounded(self.lease(), self.client().check_connection()).await
+                bounded!(self, || self.client().check_connection())
             }
         }
     };

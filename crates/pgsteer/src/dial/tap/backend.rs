@@ -86,6 +86,9 @@ pub(crate) struct Report {
     pub(crate) sqlstate: Sqlstate,
 }
 
+/// As much of a command tag as is read: PostgreSQL cuts its own at 63 bytes.
+const LONGEST_TAG: usize = 64;
+
 /// A command tag such as `INSERT 0 1`, cut at 63 bytes as PostgreSQL's own are.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandTag {
@@ -96,24 +99,21 @@ pub(crate) struct CommandTag {
 impl CommandTag {
     const LIMIT: usize = 63;
 
-    fn from_body(body: &[u8]) -> Self {
-        let text = until_nul(body);
-        let length = text.len().min(Self::LIMIT);
-        let mut bytes = [0; Self::LIMIT];
-        bytes[..length].copy_from_slice(&text[..length]);
-        CommandTag {
-            bytes,
-            length: length as u8,
-        }
-    }
+    const EMPTY: Self = CommandTag {
+        bytes: [0; Self::LIMIT],
+        length: 0,
+    };
 
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.length)]
+    /// Takes another in this one's place: it is the last of one command and then of the next.
+    fn set(&mut self, text: &[u8]) {
+        let length = text.len().min(Self::LIMIT);
+        self.bytes[..length].copy_from_slice(&text[..length]);
+        self.length = length as u8;
     }
 
     /// The tag as text; empty if it is not UTF-8.
     pub(crate) fn as_str(&self) -> &str {
-        std::str::from_utf8(self.bytes()).unwrap_or_default()
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
     }
 }
 
@@ -167,8 +167,8 @@ pub(crate) struct Said {
 
 impl Said {
     /// A command was completed.
-    fn completed(&mut self, tag: CommandTag) {
-        match tag.bytes() {
+    fn completed(&mut self, tag: &[u8]) {
+        match tag {
             // Another may be open when all is answered, by then.
             b"COMMIT" | b"PREPARE TRANSACTION" => self.ended += 1,
             // Back to a savepoint has the same tag.
@@ -177,7 +177,7 @@ impl Said {
             b"SET" | b"RESET" | b"BEGIN" | b"START TRANSACTION" => self.remade += 1,
             _ => {}
         }
-        self.tag = Some(tag);
+        self.tag.get_or_insert(CommandTag::EMPTY).set(tag);
     }
 
     /// ReadyForQuery came.
@@ -280,9 +280,19 @@ struct Reading<'a> {
 }
 
 impl Visitor for Reading<'_> {
-    fn passes_over(&self, kind: u8) -> bool {
-        // Rows, and the data of a copy.
-        matches!(kind, b'D' | b'd')
+    #[inline]
+    fn heeds(&self, kind: u8) -> bool {
+        matches!(kind, b'C' | b'E' | b'G' | b'H' | b'N' | b'R' | b'S' | b'W' | b'Z')
+    }
+
+    #[inline]
+    fn whole(&mut self, kind: u8, body: &[u8]) {
+        match kind {
+            // A round trip brings these two.
+            b'C' => self.command_complete(body),
+            b'Z' => self.ready_for_query(body),
+            _ => self.rare(kind, body),
+        }
     }
 
     fn begin(&mut self, kind: u8) -> usize {
@@ -290,7 +300,7 @@ impl Visitor for Reading<'_> {
         match kind {
             b'Z' => 1,
             b'R' => 4,
-            b'C' => CommandTag::LIMIT + 1,
+            b'C' => LONGEST_TAG,
             b'E' | b'S' => Backend::PREFIX,
             b'N' => {
                 self.routine.begin();
@@ -311,22 +321,25 @@ impl Visitor for Reading<'_> {
     }
 
     fn end(&mut self, kind: u8) {
-        let body = &self.prefix[..*self.prefix_length];
+        let prefix = *self.prefix;
+        self.told(kind, &prefix[..*self.prefix_length]);
+    }
+}
+
+impl Reading<'_> {
+    /// A message that no everyday answer holds has passed in one piece.
+    #[cold]
+    fn rare(&mut self, kind: u8, body: &[u8]) {
+        let shown = self.begin(kind).min(body.len());
+        self.body(kind, &body[..shown]);
+        self.end(kind);
+    }
+
+    /// A message has passed, whose body begins so.
+    fn told(&mut self, kind: u8, body: &[u8]) {
         match kind {
-            b'Z' => {
-                self.said.ready(match body {
-                    b"I" => TransactionStatus::Idle,
-                    b"T" => TransactionStatus::InTransaction,
-                    b"E" => TransactionStatus::Failed,
-                    _ => TransactionStatus::Unknown,
-                });
-                self.said.copy = CopyState::None;
-                self.said.answered_unasked |= !self.ledger.ready_for_query();
-            }
-            b'C' => {
-                self.said.completed(CommandTag::from_body(body));
-                self.said.copy = CopyState::None;
-            }
+            b'C' => self.command_complete(body),
+            b'Z' => self.ready_for_query(body),
             b'E' => {
                 let report = report(body);
                 self.said.role_doubted |= report.is_some_and(|error| doubts_role(error.sqlstate.as_str()));
@@ -344,15 +357,30 @@ impl Visitor for Reading<'_> {
             b'H' => self.said.copy = CopyState::Out,
             b'W' => self.said.copy = CopyState::Both,
             b'R' => self.said.authentication = body.try_into().ok().map(u32::from_be_bytes),
-            b'S' => self.parameter(),
+            b'S' => self.parameter(body),
             _ => {}
         }
     }
-}
 
-impl Reading<'_> {
-    fn parameter(&mut self) {
-        let mut parts = self.prefix[..*self.prefix_length].split(|byte| *byte == 0);
+    fn command_complete(&mut self, body: &[u8]) {
+        self.said
+            .completed(until_nul(&body[..body.len().min(LONGEST_TAG)]));
+        self.said.copy = CopyState::None;
+    }
+
+    fn ready_for_query(&mut self, body: &[u8]) {
+        self.said.ready(match body.first() {
+            Some(b'I') => TransactionStatus::Idle,
+            Some(b'T') => TransactionStatus::InTransaction,
+            Some(b'E') => TransactionStatus::Failed,
+            _ => TransactionStatus::Unknown,
+        });
+        self.said.copy = CopyState::None;
+        self.said.answered_unasked |= !self.ledger.ready_for_query();
+    }
+
+    fn parameter(&mut self, body: &[u8]) {
+        let mut parts = body.split(|byte| *byte == 0);
         let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
             return;
         };

@@ -10,10 +10,11 @@ pub(super) trait Visitor {
         true
     }
 
-    /// Whether nothing is to be told of messages of this kind: the many that carry data.
-    fn passes_over(&self, _kind: u8) -> bool {
-        false
-    }
+    /// Whether anything is to be told of messages of this kind. Most carry data, and pass unseen.
+    fn heeds(&self, kind: u8) -> bool;
+
+    /// The everyday case: a message has passed in one piece.
+    fn whole(&mut self, kind: u8, body: &[u8]);
 
     /// A message begins; `kind` is zero for one without a type byte. Returns how many bytes of its body to show.
     fn begin(&mut self, kind: u8) -> usize;
@@ -21,7 +22,7 @@ pub(super) trait Visitor {
     /// The next bytes of a body, at most as many in all as `begin` asked for.
     fn body(&mut self, kind: u8, bytes: &[u8]);
 
-    /// The message has passed whole.
+    /// The message that was begun has passed.
     fn end(&mut self, kind: u8);
 }
 
@@ -30,7 +31,6 @@ pub(super) trait Visitor {
 pub(super) struct BadLength;
 
 /// How long a message's body is. The length that is sent counts itself, not the type byte.
-#[inline]
 fn body_length(sent: i32) -> Result<usize, BadLength> {
     let length = usize::try_from(sent).ok();
     length.and_then(|length| length.checked_sub(4)).ok_or(BadLength)
@@ -56,18 +56,27 @@ impl Frames {
     }
 
     /// Walks on over `bytes`.
+    #[inline]
     pub(super) fn feed(&mut self, mut bytes: &[u8], visitor: &mut impl Visitor) -> Result<(), BadLength> {
+        if !self.is_within_message() && visitor.typed() {
+            bytes = pass_whole(bytes, visitor);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.feed_in_pieces(bytes, visitor)
+    }
+
+    /// The same, where a message does not begin or end with these bytes.
+    #[cold]
+    fn feed_in_pieces(&mut self, mut bytes: &[u8], visitor: &mut impl Visitor) -> Result<(), BadLength> {
         while !bytes.is_empty() {
             if self.in_body {
                 bytes = self.pass_body(bytes, visitor);
                 continue;
             }
             if self.header_length == 0 && visitor.typed() {
-                bytes = pass_over(bytes, visitor);
-                if let Some(rest) = pass_whole(bytes, visitor) {
-                    bytes = rest;
-                    continue;
-                }
+                bytes = pass_whole(bytes, visitor);
             }
             let wanted = if visitor.typed() { 5 } else { 4 };
             let taken = wanted.min(self.header_length + bytes.len()) - self.header_length;
@@ -116,34 +125,21 @@ impl Frames {
     }
 }
 
-/// Steps over the messages at the front that are whole and that nothing is told of. There may be a million of them.
+/// Walks over the messages at the front that are whole. There may be a million of them, of which nothing is told.
 #[inline]
-fn pass_over<'a>(mut bytes: &'a [u8], visitor: &impl Visitor) -> &'a [u8] {
-    while let Some((&[kind, first, second, third, fourth], _)) = bytes.split_first_chunk() {
+fn pass_whole<'a>(mut bytes: &'a [u8], visitor: &mut impl Visitor) -> &'a [u8] {
+    while let Some((&[kind, first, second, third, fourth], behind)) = bytes.split_first_chunk() {
         let length = u32::from_be_bytes([first, second, third, fourth]);
-        if !visitor.passes_over(kind) || !(4..=i32::MAX as u32).contains(&length) {
+        if !(4..=i32::MAX as u32).contains(&length) {
             break;
         }
-        match bytes.get(1 + length as usize..) {
-            Some(behind) => bytes = behind,
-            None => break,
+        let Some((body, rest)) = behind.split_at_checked(length as usize - 4) else {
+            break;
+        };
+        if visitor.heeds(kind) {
+            visitor.whole(kind, body);
         }
+        bytes = rest;
     }
     bytes
-}
-
-/// The everyday case: a message that begins and ends within these bytes passes in one step. Returns what is behind it,
-/// or nothing if it is to be walked in pieces.
-#[inline]
-fn pass_whole<'a>(bytes: &'a [u8], visitor: &mut impl Visitor) -> Option<&'a [u8]> {
-    let (&[kind, first, second, third, fourth], behind) = bytes.split_first_chunk()?;
-    let length = i32::from_be_bytes([first, second, third, fourth]);
-    let body = body_length(length).ok()?;
-    let (body, rest) = behind.split_at_checked(body)?;
-    let shown = visitor.begin(kind).min(body.len());
-    if shown > 0 {
-        visitor.body(kind, &body[..shown]);
-    }
-    visitor.end(kind);
-    Some(rest)
 }

@@ -67,8 +67,29 @@ struct Reading<'a> {
 }
 
 impl Visitor for Reading<'_> {
+    #[inline]
     fn typed(&self) -> bool {
         self.reader.phase == Phase::Typed
+    }
+
+    #[inline]
+    fn heeds(&self, _kind: u8) -> bool {
+        true
+    }
+
+    #[inline]
+    fn whole(&mut self, kind: u8, _body: &[u8]) {
+        match kind {
+            b'Q' => self.ledger.query(),
+            b'F' => self.ledger.function_call(),
+            b'S' => self.ledger.sync(),
+            b'P' | b'B' | b'E' | b'D' => self.ledger.extended(),
+            b'C' => self.ledger.close(),
+            b'c' | b'f' => self.ledger.copy_end(),
+            b'X' => self.reader.terminated = true,
+            // Copy data, passwords, Flush: nothing is owed for them.
+            _ => {}
+        }
     }
 
     fn begin(&mut self, kind: u8) -> usize {
@@ -88,20 +109,10 @@ impl Visitor for Reading<'_> {
     }
 
     fn end(&mut self, kind: u8) {
-        if !self.typed() {
+        if self.typed() {
+            self.whole(kind, &[]);
+        } else {
             self.untyped();
-            return;
-        }
-        match kind {
-            b'Q' => self.ledger.query(),
-            b'F' => self.ledger.function_call(),
-            b'S' => self.ledger.sync(),
-            b'P' | b'B' | b'E' | b'D' => self.ledger.extended(),
-            b'C' => self.ledger.close(),
-            b'c' | b'f' => self.ledger.copy_end(),
-            b'X' => self.reader.terminated = true,
-            // Copy data, passwords, Flush: nothing is owed for them.
-            _ => {}
         }
     }
 }

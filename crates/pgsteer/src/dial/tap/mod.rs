@@ -224,11 +224,33 @@ impl Wire {
         }
     }
 
-    /// Bytes have passed.
-    fn passed(&self, read: impl FnOnce(&mut Seen)) {
+    /// The server has sent these bytes.
+    fn received(&self, bytes: &[u8]) {
         let mut seen = self.seen();
-        read(&mut seen);
-        self.mark(SEEN, seen.marks());
+        seen.received(bytes);
+        self.mark(SEEN | HEARD, seen.marks() | HEARD);
+    }
+
+    /// These bytes have gone out.
+    fn sent(&self, bytes: &[u8]) {
+        let mut seen = self.seen();
+        seen.sent(bytes);
+        // It has taken in what it would not before.
+        let unblocked = match self.marks.load(Ordering::Relaxed) & WRITE_BLOCKED {
+            0 => 0,
+            _ => HEARD,
+        };
+        self.mark(SEEN | unblocked, seen.marks() | unblocked);
+    }
+
+    /// The stream has ended. That the other side has closed it says less than an error of the system's.
+    #[cold]
+    fn ended(&self, end: StreamEnd) {
+        let mut seen = self.seen();
+        match end {
+            StreamEnd::Eof => _ = seen.end.get_or_insert(end),
+            StreamEnd::Io(_) => seen.end = Some(end),
+        }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -321,21 +343,25 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let room = buffer.remaining() > 0;
-        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        match &read {
-            Poll::Pending => this.wire.mark(DRAINED, DRAINED),
-            Poll::Ready(Err(error)) => this.wire.seen().end = Some(StreamEnd::Io(error.kind())),
+        match Pin::new(&mut this.stream).poll_read(cx, buffer) {
+            Poll::Pending => {
+                this.wire.mark(DRAINED, DRAINED);
+                Poll::Pending
+            }
             Poll::Ready(Ok(())) => {
                 let bytes = &buffer.filled()[before..];
                 if bytes.is_empty() && room {
-                    this.wire.seen().end.get_or_insert(StreamEnd::Eof);
+                    this.wire.ended(StreamEnd::Eof);
                 } else {
-                    this.wire.passed(|seen| seen.received(bytes));
-                    this.wire.mark(HEARD, HEARD);
+                    this.wire.received(bytes);
                 }
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(error)) => {
+                this.wire.ended(StreamEnd::Io(error.kind()));
+                Poll::Ready(Err(error))
             }
         }
-        read
     }
 }
 
@@ -344,14 +370,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Tap<S> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
         match &written {
+            Poll::Ready(Ok(length)) => this.wire.sent(&bytes[..*length]),
             Poll::Pending => this.wire.mark(WRITE_BLOCKED, WRITE_BLOCKED),
-            Poll::Ready(Err(error)) => this.wire.seen().end = Some(StreamEnd::Io(error.kind())),
-            Poll::Ready(Ok(length)) => {
-                this.wire.passed(|seen| seen.sent(&bytes[..*length]));
-                if this.wire.marks.load(Ordering::Relaxed) & WRITE_BLOCKED != 0 {
-                    this.wire.mark(HEARD, HEARD);
-                }
-            }
+            Poll::Ready(Err(error)) => this.wire.ended(StreamEnd::Io(error.kind())),
         }
         written
     }
@@ -359,10 +380,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Tap<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
-        let blocked = if flushed.is_pending() { WRITE_BLOCKED } else { 0 };
-        this.wire.mark(WRITE_BLOCKED, blocked);
-        if let Poll::Ready(Err(error)) = &flushed {
-            this.wire.seen().end = Some(StreamEnd::Io(error.kind()));
+        match &flushed {
+            Poll::Ready(Ok(())) => this.wire.mark(WRITE_BLOCKED, 0),
+            Poll::Pending => this.wire.mark(WRITE_BLOCKED, WRITE_BLOCKED),
+            Poll::Ready(Err(error)) => {
+                this.wire.mark(WRITE_BLOCKED, 0);
+                this.wire.ended(StreamEnd::Io(error.kind()));
+            }
         }
         flushed
     }
