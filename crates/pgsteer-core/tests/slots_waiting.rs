@@ -77,6 +77,22 @@ fn the_keeper_is_told_of_each_deadline_that_is_earlier_than_the_last_it_knows_of
 }
 
 #[test]
+fn the_keeper_is_told_of_a_deadline_behind_one_that_has_run_out_and_gone() {
+    let (pool, _leases, _, shelf) = leased_pool(1);
+    let now = Instant::now();
+    let at = |seconds| Some(now + Duration::from_secs(seconds));
+    // The first waits for ever, so what is behind it stays in the queue's ring.
+    let mut waiters = [pool.checkout(None), pool.checkout(at(10)), pool.checkout(at(20))];
+    assert!(poll_once(&mut waiters[0]).is_pending());
+    assert!(poll_once(&mut waiters[1]).is_pending());
+    assert_eq!(pool.expire(now + Duration::from_secs(10)), None);
+
+    assert!(poll_once(&mut waiters[2]).is_pending());
+
+    assert_eq!(shelf.due.lock().unwrap().last().copied(), at(20));
+}
+
+#[test]
 fn waiters_with_mixed_deadlines_time_out_in_order_of_deadline() {
     let (pool, _leases, _, _) = leased_pool(1);
     let now = Instant::now();

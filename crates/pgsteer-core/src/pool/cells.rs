@@ -61,6 +61,9 @@ impl Cells {
 /// The chunk of a cell, and its place there.
 #[inline]
 fn place(number: u32) -> (usize, usize) {
+    if number < FIRST {
+        return (0, number as usize);
+    }
     let beyond = u64::from(number) + u64::from(FIRST);
     let chunk = beyond.ilog2() - FIRST.ilog2();
     (chunk as usize, (beyond - (u64::from(FIRST) << chunk)) as usize)

@@ -197,11 +197,35 @@ impl<T: Tenant, E> Slots<T, E> {
         deadline: Option<Instant>,
     ) -> Poll<Result<Lease, Rejected<E>>> {
         let waker = cx.waker().clone();
-        let mut unfit = Vec::new();
         let mut queue = self.lock();
+        if queue.is_empty() {
+            return self.join_first(queue, wait, waker, deadline);
+        }
+        // Somebody waits already: the flags are up, and the pool is not closed.
+        *wait = queue.join(waker, deadline);
+        let due = queue.newly_due();
+        drop(queue);
+        if let Some(at) = due {
+            self.keeper.due(at);
+        }
+        Poll::Pending
+    }
+
+    /// Joins an empty queue, unless a slot turns up.
+    #[inline(never)]
+    fn join_first(
+        &self,
+        mut queue: MutexGuard<'_, Queue<E>>,
+        wait: &mut Wait,
+        waker: Waker,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<Lease, Rejected<E>>> {
         if self.closed_for(&queue) {
+            // The lock before the waker, whose drop may run anything.
+            drop(queue);
             return Poll::Ready(Err(Rejected::Closed));
         }
+        let mut unfit = Vec::new();
         let taken = self.raise_or_take_first(&mut queue, &mut unfit);
         if taken.is_none() {
             *wait = queue.join(waker, deadline);
@@ -291,11 +315,16 @@ impl<T: Tenant, E> Slots<T, E> {
 
     /// Ends a wait that its task gives up. A slot that was granted meanwhile goes to the next waiter.
     /// Does nothing to a wait that is not pending.
+    #[inline]
     pub fn cancel(&self, wait: &mut Wait) {
-        let Some(pool) = wait.pool() else {
-            return;
-        };
-        self.check_wait(pool);
+        if let Some(pool) = wait.pool() {
+            self.check_wait(pool);
+            self.cancel_pending(wait);
+        }
+    }
+
+    #[cold]
+    fn cancel_pending(&self, wait: &mut Wait) {
         let mut queue = self.lock();
         let granted = wait.granted(&self.cells);
         // Dropped last, after the lock.

@@ -156,46 +156,61 @@ impl<E> Queue<E> {
     }
 
     /// A newcomer joins at the end.
+    #[inline]
     pub(super) fn join(&mut self, waker: Waker, deadline: Option<Instant>) -> Wait {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.enter(self.ring.len(), ticket, waker, deadline)
+        match self.ring.back() {
+            // The keeper comes for the one before, or earlier; which it need not for one that has left.
+            Some(last)
+                if last.waker.is_some() && last.deadline.is_some() && in_order(last.deadline, deadline) => {}
+            Some(last) => {
+                self.sorted &= in_order(last.deadline, deadline);
+                self.arm(deadline);
+            }
+            None => self.arm(deadline),
+        }
+        let (entry, wait) = self.open(ticket, waker, deadline);
+        self.ring.push_back(entry);
+        wait
     }
 
     /// A waiter whose granted slot was no use comes back to its old place.
     pub(super) fn rejoin(&mut self, ticket: u64, waker: Waker, deadline: Option<Instant>) -> Wait {
         let at = self.ring.partition_point(|entry| self.ticket(entry) < ticket);
-        self.enter(at, ticket, waker, deadline)
+        let older = at.checked_sub(1).and_then(|at| self.ring.get(at));
+        let younger = self.ring.get(at);
+        self.sorted &= older.is_none_or(|older| in_order(older.deadline, deadline))
+            && younger.is_none_or(|younger| in_order(deadline, younger.deadline));
+        self.arm(deadline);
+        let (entry, wait) = self.open(ticket, waker, deadline);
+        self.ring.insert(at, entry);
+        wait
     }
 
-    fn enter(&mut self, at: usize, ticket: u64, waker: Waker, deadline: Option<Instant>) -> Wait {
-        let older = at.checked_sub(1).and_then(|at| self.ring.get(at));
-        self.sorted &= older.is_none_or(|older| in_order(older.deadline, deadline))
-            && self
-                .ring
-                .get(at)
-                .is_none_or(|younger| in_order(deadline, younger.deadline));
+    /// Sees to it that `expire` is called by then.
+    fn arm(&mut self, deadline: Option<Instant>) {
         if deadline.is_some() && !in_order(self.armed, deadline) {
             self.armed = deadline;
             self.newly_armed = true;
         }
+    }
+
+    /// A wait begins: its place in the ring, and what the waiter keeps.
+    #[inline]
+    fn open(&mut self, ticket: u64, waker: Waker, deadline: Option<Instant>) -> (Entry, Wait) {
         let cell = self.cell(ticket);
         let entry = Entry {
             waker: Some(waker),
             cell,
             deadline,
         };
-        // At the end, which is the rule, `insert` would do the same, but by more steps.
-        if at == self.ring.len() {
-            self.ring.push_back(entry);
-        } else {
-            self.ring.insert(at, entry);
-        }
         self.waiting += 1;
         let pool = self.pool;
-        Wait {
+        let wait = Wait {
             place: Some(Place { pool, cell }),
-        }
+        };
+        (entry, wait)
     }
 
     /// The number of a cell that nobody else has. Used ones come first; but the newest may not be collected yet.

@@ -119,10 +119,12 @@ macro_rules! guard {
                 client.expect("a guard has its connection until it is consumed")
             }
 
+            #[inline]
             pub(super) fn pool(&self) -> &Inner {
                 &self.pool
             }
 
+            #[inline]
             pub(super) fn client(&self) -> &Client {
                 self
             }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Looks of waiting callers come no more often than this, in milliseconds.
-const LOOK_GAP: u64 = 100;
+/// Looks of waiting callers come no more often than this, in nanoseconds.
+const LOOK_GAP: u64 = 100_000_000;
 
 /// One connection that is out.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Holders {
     /// Present with `record_holders`.
     stamps: Option<Box<[Mutex<Option<Stamp>>]>>,
     looks: Mutex<Looks>,
-    /// When a waiting caller is to look next, in milliseconds since `born`: most need no more than this load.
+    /// When a waiting caller is to look next, in nanoseconds since `born`: most need no more than this load.
     next_look: AtomicU64,
     born: Instant,
 }
@@ -71,7 +71,7 @@ impl Holders {
 
     /// A waiting caller looks at the slots, unless somebody did just now.
     pub(super) fn look_soon(&self, now: Instant, leased: impl Fn(u32) -> Option<u64>) {
-        let at = now.saturating_duration_since(self.born).as_millis() as u64;
+        let at = now.saturating_duration_since(self.born).as_nanos() as u64;
         if at < self.next_look.load(Ordering::Relaxed) {
             return;
         }
