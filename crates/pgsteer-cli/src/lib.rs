@@ -44,7 +44,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let runtime = match &command {
-        Command::Route(arguments) => route::runtime(arguments),
+        Command::Route(_) => route::runtime(),
         _ => Runtime::new().map_err(|error| Failure::work(format!("cannot start: {error}"))),
     };
     match runtime {

@@ -9,7 +9,7 @@
 
 mod slots_common;
 
-use pgsteer_core::pool::{GivenBack, Lease, PassEnd, Session, Take};
+use pgsteer_core::pool::{GivenBack, Lane, Lease, PassEnd, Session, Take};
 use slots_common::{idle_pool, leased_pool};
 
 #[test]
@@ -59,6 +59,49 @@ fn the_lowest_idle_slot_comes_first() {
     })
     .collect();
     assert_eq!(taken, [7, 40, 62]);
+}
+
+#[test]
+fn a_slot_of_the_lane_comes_first_and_any_other_when_it_has_none_left() {
+    for size in [7, 63, 64, 130] {
+        let (pool, _, _) = idle_pool(size);
+        let mut taken: Vec<u32> = std::iter::from_fn(|| match pool.try_take_near(Lane::new(1, 3)) {
+            Take::Leased(lease) => Some(lease.index()),
+            _ => None,
+        })
+        .collect();
+
+        let near = |index: &u32| Lane::number_of(*index, 3) == 1;
+        let (ours, others): (Vec<u32>, Vec<u32>) = (0..size).partition(near);
+        // Which word the others are looked for in first is where the last of ours was.
+        taken[ours.len()..].sort_unstable();
+        assert_eq!(taken, [ours, others].concat(), "{size} slots");
+    }
+}
+
+#[test]
+fn every_slot_is_in_one_lane_and_lanes_are_as_long_as_each_other_but_for_a_slot_in_each_word() {
+    for of in [1, 2, 3, 8] {
+        let counts: Vec<usize> = (0..of)
+            .map(|number| {
+                (0..126)
+                    .filter(|slot| Lane::number_of(*slot, of) == number)
+                    .count()
+            })
+            .collect();
+        assert_eq!(counts.iter().sum::<usize>(), 126);
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(most - least <= 2, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_lane_without_slots_takes_any() {
+    let (pool, _, _) = idle_pool(2);
+    let Take::Leased(lease) = pool.try_take_near(Lane::new(99, 100)) else {
+        panic!("two are idle")
+    };
+    assert_eq!(lease.index(), 0);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 
 mod slots_common;
 
-use pgsteer_core::pool::{Rejected, Take, Wait};
+use pgsteer_core::pool::{Lane, Rejected, Take, Wait};
 use slots_common::{Wakes, idle_pool, leased_pool, poll_once};
 use std::future::Future;
 use std::pin::Pin;
@@ -149,6 +149,10 @@ fn a_newcomer_gets_nothing_while_somebody_waits() {
     }
     pool.release(leases.swap_remove(100));
     assert!(matches!(pool.try_take(), Take::Empty), "the second still waits");
+    assert!(
+        matches!(pool.try_take_near(Lane::new(0, 2)), Take::Empty),
+        "whatever is near"
+    );
     pool.release(leases.swap_remove(3));
     pool.release(leases.swap_remove(1));
     assert!(

@@ -15,4 +15,5 @@ pub mod config;
 pub mod frame;
 mod metrics;
 pub mod server;
+mod threads;
 pub mod tls;

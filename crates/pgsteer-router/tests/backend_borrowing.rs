@@ -10,12 +10,16 @@ mod backend_rig;
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::pin::pin;
+use std::io;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 use backend_rig::{Door, MS, Manners, SECOND, World, ask, borrow_all, quiet, settle, sizes, start};
-use pgsteer_router::backend::{BackendOptions, BorrowError};
+use pgsteer_router::backend::{
+    BackendAddress, BackendIo, BackendOptions, BackendPool, BorrowError, BoxFuture, Dial,
+};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
 #[tokio::test(start_paused = true)]
@@ -325,4 +329,73 @@ async fn a_connection_with_something_unread_is_not_used_again() {
     assert!(!borrowed.is_reused());
     assert_eq!(ask(borrowed.io(), b"other").await.unwrap(), b"other");
     borrowed.release();
+}
+
+/// A stream that wakes whoever waits for bytes this often without having any, as TLS does where a backend says something of
+/// its own behind the handshake.
+struct Stirring {
+    stream: DuplexStream,
+    times: usize,
+}
+
+impl AsyncRead for Stirring {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if polled.is_pending() && self.times > 0 {
+            self.times -= 1;
+            cx.waker().wake_by_ref();
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Stirring {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Dials streams that stir so often, to a backend that never closes.
+struct Restless(usize);
+
+impl Dial for Restless {
+    fn dial<'a>(&'a self, _: &'a BackendAddress, _: Instant) -> BoxFuture<'a, io::Result<BackendIo>> {
+        Box::pin(async {
+            let (stream, far) = tokio::io::duplex(64);
+            tokio::spawn(async move {
+                let _far = far;
+                std::future::pending::<()>().await;
+            });
+            Ok(BackendIo::boxed(Stirring {
+                stream,
+                times: self.0,
+            }))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_dialled_for_a_request_serves_it_though_something_that_is_no_answer_has_come_on_it()
+ {
+    for times in 0..4 {
+        let address = "a:1".parse().unwrap();
+        let pool = BackendPool::start(address, quiet(), Arc::new(Restless(times))).unwrap();
+
+        let borrowed = pool.borrow_fresh().await.unwrap();
+
+        assert!(!borrowed.is_reused());
+        assert_eq!(pool.status().totals.opened, 1, "stirred {times} times");
+    }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::thread;
 
 use pgsteer_router::config::{Config, ConfigError, Given, LogLevel, Source};
-use pgsteer_router::server::{Router, StartError};
+use pgsteer_router::server::{Router, StartError, Threads};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::spawn_blocking;
 
@@ -37,20 +37,18 @@ pub fn configure(arguments: &RouteArguments) -> Result<Config, Failure> {
     Ok(given.finish()?)
 }
 
-/// The threads that the router runs on.
+/// The runtime of the first thread; [`run`] starts those beside it.
 ///
 /// # Errors
 ///
-/// As [`configure`]; a system that gives no threads.
-pub fn runtime(arguments: &RouteArguments) -> Result<Runtime, Failure> {
-    let cores = || thread::available_parallelism().map_or(1, usize::from);
-    let threads = configure(arguments)?.threads.unwrap_or_else(cores);
-    let mut builder = match threads {
-        1 => Builder::new_current_thread(),
-        _ => Builder::new_multi_thread(),
-    };
-    let built = builder.worker_threads(threads).enable_all().build();
-    built.map_err(|error| Failure::work(format!("cannot start: {error}")))
+/// A system that gives none.
+pub fn runtime() -> Result<Runtime, Failure> {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.map_err(cannot_start)
+}
+
+fn cannot_start(error: io::Error) -> Failure {
+    Failure::work(format!("cannot start: {error}"))
 }
 
 /// Routes until interrupted, then drains.
@@ -77,7 +75,9 @@ pub async fn run(
     let mut hangups = Hangups::listen().map_err(Failure::work)?;
     let mut grace = config.shutdown_grace;
     let at_start = (config.threads, config.log_level);
-    let router = Router::start(config.router).await?;
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    let threads = Threads::start(config.threads.unwrap_or_else(cores) - 1).map_err(cannot_start)?;
+    let router = Router::start_across(config.router, &threads).await?;
     warn(&config.without_effect);
     output.line(format!("listening on {}", router.local_addr()))?;
     if let Some(address) = router.metrics_addr() {

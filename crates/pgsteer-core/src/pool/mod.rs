@@ -17,3 +17,4 @@ pub use session::{GiveBack, PassEnd, Session};
 pub use slots::{HasSession, Keeper, Lease, Slots, Take, Tenant};
 pub use waiters::{Rejected, Wait};
 pub use watch::IdleWatch;
+pub use words::Lane;

@@ -8,7 +8,7 @@ use super::cells::Cells;
 use super::session::Session;
 use super::sync::{AtomicBool, Mutex, Ordering, Padded, UnsafeCell};
 use super::waiters::{Granted, Queue};
-use super::words::{Cleared, Words};
+use super::words::{Cleared, Lane, Words};
 use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -153,7 +153,19 @@ impl<T: Tenant, E> Slots<T, E> {
     /// Takes an idle slot if there is one and nobody waits. The everyday checkout: one locked instruction.
     #[inline]
     pub fn try_take(&self) -> Take {
-        match self.words.take() {
+        self.taken(self.words.take())
+    }
+
+    /// As [`try_take`](Self::try_take), but a slot of this lane if one of them is idle: for whoever has some nearer at hand
+    /// than others.
+    #[inline]
+    pub fn try_take_near(&self, lane: Lane) -> Take {
+        self.taken(self.words.take_near(lane))
+    }
+
+    #[inline]
+    fn taken(&self, cleared: Cleared) -> Take {
+        match cleared {
             Cleared::Taken(index) => {
                 let lease = Lease { pool: self.id, index };
                 if self.fits(&lease) {

@@ -11,6 +11,34 @@ const BITS: u32 = if cfg!(loom) { 2 } else { 63 };
 /// Set in every word while anybody waits, and for ever once the pool is closed.
 const WAITERS: u64 = 1 << BITS;
 
+/// Every slot's bit.
+const ALL: u64 = WAITERS - 1;
+
+/// One of several equal parts of a pool's slots, for those who would rather have one of these than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The same in every word, so that it is worked out once.
+    bits: u64,
+}
+
+impl Lane {
+    /// The one with this number of so many; of none or one it is all slots.
+    #[must_use]
+    pub fn new(number: u32, of: u32) -> Self {
+        let of = of.max(1);
+        let ours = (0..BITS).filter(|bit| bit % of == number % of);
+        Lane {
+            bits: ours.fold(0, |bits, bit| bits | 1 << bit),
+        }
+    }
+
+    /// In which of so many lanes a slot is.
+    #[must_use]
+    pub fn number_of(slot: u32, of: u32) -> u32 {
+        slot % BITS % of.max(1)
+    }
+}
+
 /// What a newcomer finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cleared {
@@ -59,20 +87,30 @@ impl Words {
     #[inline]
     pub(super) fn take(&self) -> Cleared {
         match &*self.words {
-            [only] => Self::take_in(&only.0, 0).unwrap_or(Cleared::Nothing),
-            _ => self.take_in_any(),
+            [only] => Self::take_in(&only.0, 0, ALL).unwrap_or(Cleared::Nothing),
+            _ => self.take_in_any(ALL).unwrap_or(Cleared::Nothing),
         }
     }
 
-    /// `None`: nothing is idle in this word, and nobody waits.
+    /// As [`take`](Self::take), but one of the lane if one of them is idle.
     #[inline]
-    fn take_in(word: &AtomicU64, number: u32) -> Option<Cleared> {
+    pub(super) fn take_near(&self, lane: Lane) -> Cleared {
+        let near = match &*self.words {
+            [only] => Self::take_in(&only.0, 0, lane.bits),
+            _ => self.take_in_any(lane.bits),
+        };
+        near.unwrap_or_else(|| self.take())
+    }
+
+    /// `None`: none of these is idle in this word, and nobody waits.
+    #[inline]
+    fn take_in(word: &AtomicU64, number: u32, among: u64) -> Option<Cleared> {
         let mut seen = word.load(Ordering::Relaxed);
-        while seen != 0 {
+        while seen & (among | WAITERS) != 0 {
             if seen & WAITERS != 0 {
                 return Some(Cleared::Nothing);
             }
-            let place = lowest(seen);
+            let place = lowest(seen & among);
             let bit = 1 << place;
             // Not a compare-and-swap: other bits may change at will and never make this fail. Of the old word only
             // this bit is looked at, which x86 can answer in one instruction; for the whole old word it would loop.
@@ -94,18 +132,18 @@ impl Words {
 
     // Out of line: its code would crowd out the one word's, which is what most pools have.
     #[inline(never)]
-    fn take_in_any(&self) -> Cleared {
+    fn take_in_any(&self, among: u64) -> Option<Cleared> {
         let hint = self.hint.0.load(Ordering::Relaxed);
         let (before, from) = self.words.split_at(hint as usize);
         for (word, number) in from.iter().zip(hint..).chain(before.iter().zip(0..)) {
-            if let Some(found) = Self::take_in(&word.0, number) {
+            if let Some(found) = Self::take_in(&word.0, number, among) {
                 if number != hint {
                     self.hint.0.store(number, Ordering::Relaxed);
                 }
-                return found;
+                return Some(found);
             }
         }
-        Cleared::Nothing
+        None
     }
 
     /// As [`place`], without the arithmetic where there is but one word.

@@ -5,13 +5,16 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pgsteer_core::pool::Rejected;
+use pgsteer_core::pool::{Lease, Rejected};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::borrowed::Borrowed;
 use super::inner::{Inner, Turned};
-use super::keeper::Message;
+use super::keeper::{Back, Message};
+
+/// How often a new connection on which something has come is looked at.
+const LOOKS: usize = 4;
 
 /// Why a request that wanted a connection dialled for it has none.
 pub(super) enum NotFresh {
@@ -67,14 +70,13 @@ impl Borrowed {
         pool.tell_keeper(Message::Fresh(fresh));
         match timeout_at(deadline, parcel).await {
             Ok(Ok(Ok(parcel))) => match parcel.unpack() {
-                Some(lease) if pool.slots.get(&lease).take_up() => {
-                    self.equip(lease, false);
-                    Ok(())
-                }
-                Some(lease) => {
-                    pool.unfit(lease);
-                    Err(Rejected::Failed("the backend closed a new connection".into()))
-                }
+                Some(lease) => match pool.take_up_new(lease) {
+                    Some(lease) => {
+                        self.equip(lease, false);
+                        Ok(())
+                    }
+                    None => Err(Rejected::Failed("the backend closed a new connection".into())),
+                },
                 None => Err(Rejected::Closed),
             },
             Ok(Ok(Err(NotFresh::NoRoom))) => self.wait(deadline).await,
@@ -86,8 +88,26 @@ impl Borrowed {
 }
 
 impl Inner {
-    fn unfit(&self, lease: pgsteer_core::pool::Lease) {
-        let back = super::keeper::Back::Unfit;
+    /// Takes up a connection that was opened a moment ago. Behind a TLS handshake the backend says a few more things that
+    /// are no answer to anybody: so one on which something has come since is looked at before it is given up.
+    fn take_up_new(&self, mut lease: Lease) -> Option<Lease> {
+        for _ in 0..LOOKS {
+            let connection = self.slots.get_mut(&mut lease);
+            if connection.take_up() {
+                return Some(lease);
+            }
+            if let Err(restless) = connection.lay_down() {
+                let has_served = connection.answered > 0;
+                self.discard(lease, Back::Lost { restless, has_served });
+                return None;
+            }
+        }
+        self.unfit(lease);
+        None
+    }
+
+    fn unfit(&self, lease: Lease) {
+        let back = Back::Unfit;
         self.tell_keeper(Message::Returned { lease, back });
     }
 

@@ -17,6 +17,7 @@ use super::dial::Dial;
 use super::keeper::{Back, Message};
 use super::options::BackendOptions;
 use super::status::{BackendStatus, LastError};
+use crate::threads::Crew;
 
 /// Why a wait was ended before its time: what the last dial failed with.
 pub(super) type Turned = Arc<str>;
@@ -54,6 +55,7 @@ pub(super) struct Inner {
     pub(super) counters: Counters,
     /// The slots whose connections are being pinged.
     pub(super) checked: Box<[AtomicBool]>,
+    pub(super) crew: Crew,
     pub(super) keeper: mpsc::UnboundedSender<Message>,
     /// Rouses the keeper: somebody waits with an earlier deadline, or may make the pool grow.
     pub(super) nudge: Arc<Notify>,
@@ -88,6 +90,7 @@ pub(super) struct Parts {
     pub(super) slots: Slots<Connection, Turned>,
     pub(super) planner: Planner,
     pub(super) breaker: Breaker<Turned>,
+    pub(super) crew: Crew,
     pub(super) keeper: mpsc::UnboundedSender<Message>,
     pub(super) nudge: Arc<Notify>,
 }
@@ -115,6 +118,7 @@ impl Inner {
             last_error: Mutex::new(None),
             counters: Counters::default(),
             checked: (0..options.max_size).map(|_| AtomicBool::new(false)).collect(),
+            crew: parts.crew,
             keeper: parts.keeper,
             nudge: parts.nudge,
             full: AtomicBool::new(false),
@@ -186,11 +190,15 @@ impl Inner {
 
     // Slots.
 
-    /// Takes an idle connection on which nothing has come, if there is one and nobody waits.
+    /// Takes an idle connection on which nothing has come, if there is one and nobody waits: one of this thread if it can be.
     #[inline]
     pub(super) fn try_take(&self) -> Option<Lease> {
         loop {
-            match self.slots.try_take() {
+            let take = match self.crew.lane() {
+                None => self.slots.try_take(),
+                Some(lane) => self.slots.try_take_near(lane),
+            };
+            match take {
                 Take::Leased(lease) if self.slots.get(&lease).take_up() => return Some(lease),
                 Take::Leased(lease) | Take::Unfit(lease) => self.tell_keeper(Message::Returned {
                     lease,

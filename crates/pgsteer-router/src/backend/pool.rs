@@ -20,6 +20,7 @@ use super::keeper::{Keeper, Message};
 use super::options::{BackendOptions, BreakerOptions, LONGEST, OptionError};
 use super::outside::Outside;
 use super::status::{BackendStatus, Closed};
+use crate::threads::Crew;
 
 /// A backend's warm connections. Cheap to clone; when the last clone is dropped the pool ends as with
 /// [`close`](Self::close), without waiting.
@@ -59,6 +60,16 @@ impl BackendPool {
         options: BackendOptions,
         dialer: Arc<dyn Dial>,
     ) -> Result<Self, OptionError> {
+        BackendPool::start_across(address, options, dialer, Crew::default())
+    }
+
+    /// As [`start`](Self::start), with the connections spread over these threads.
+    pub(super) fn start_across(
+        address: BackendAddress,
+        options: BackendOptions,
+        dialer: Arc<dyn Dial>,
+        crew: Crew,
+    ) -> Result<Self, OptionError> {
         options.check()?;
         let (keeper, messages) = mpsc::unbounded_channel();
         let nudge = Arc::new(Notify::new());
@@ -72,6 +83,7 @@ impl BackendPool {
             slots,
             planner: Planner::new(planner_options(&options)),
             breaker: Breaker::new(breaker_options(&options), outside)?,
+            crew,
             keeper,
             nudge,
         };

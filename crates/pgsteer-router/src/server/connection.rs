@@ -98,6 +98,7 @@ mod tests {
     use super::{Shared, arrived, in_clear};
     use crate::backend::{BackendAddress, BackendOptions, BackendSet, TcpDialer};
     use crate::server::ServerOptions;
+    use crate::threads::Crew;
 
     /// The task of a client is a part of what ten thousand idle clients cost.
     /// Covers: S-79
@@ -110,7 +111,7 @@ mod tests {
             BackendOptions::default(),
         )];
         let set = BackendSet::start(backends, Arc::new(TcpDialer::new())).unwrap();
-        let shared = Arc::new(Shared::new(set, ServerOptions::default(), None));
+        let shared = Arc::new(Shared::new(set, ServerOptions::default(), None, Crew::default()));
 
         let place = shared.clients.enrol();
         let task = place.watch(in_clear(socket, arrived::over_tcp, Arc::clone(&shared)));

@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::phase::Enrolled;
 use super::shared::Shared;
 use super::spare::Shortage;
 use super::{arrived, connection};
@@ -176,16 +177,38 @@ fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
         return;
     }
     shared.metrics.accepted.inc();
-    let place = shared.clients.enrol();
+    let client = shared.clients.enrol();
+    let placed = shared.crew.place();
+    let Some(runtime) = placed.runtime().cloned() else {
+        serve(socket, client.on(placed), shared);
+        return;
+    };
+    // It is this thread's runtime that it is registered with, and it has to be the other's.
+    let Ok(socket) = socket.into_std() else {
+        return;
+    };
+    let shared = Arc::clone(shared);
+    runtime.spawn(async move {
+        match TcpStream::from_std(socket) {
+            Ok(socket) => serve(socket, client.on(placed), &shared),
+            Err(error) => {
+                tracing::debug!(target: "pgsteer::router", "a client could not be handed on: {error}")
+            }
+        }
+    });
+}
+
+/// On this thread.
+fn serve(socket: TcpStream, client: Enrolled, shared: &Arc<Shared>) {
     let work = Arc::clone(shared);
     match shared.tls.load_full() {
-        None => drop(tokio::spawn(place.watch(connection::in_clear(
+        None => drop(tokio::spawn(client.watch(connection::in_clear(
             socket,
             arrived::over_tcp,
             work,
         )))),
         Some(config) => drop(tokio::spawn(
-            place.watch(connection::encrypted(socket, config, work)),
+            client.watch(connection::encrypted(socket, config, work)),
         )),
     }
 }

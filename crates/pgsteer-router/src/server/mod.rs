@@ -48,4 +48,5 @@ pub use router::{Drained, Router};
 pub use settings::RouterConfig;
 
 pub use crate::metrics::{Errors, Totals};
+pub use crate::threads::Threads;
 pub(crate) use shared::Shared;

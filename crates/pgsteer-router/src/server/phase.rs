@@ -13,6 +13,8 @@ use futures_util::task::AtomicWaker;
 use slab::Slab;
 use tokio::sync::Notify;
 
+use crate::threads::Placed;
+
 /// What the router is doing. It only ever goes on to a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -92,6 +94,7 @@ impl Clients {
             clients: Arc::clone(self),
             waker,
             key,
+            placed: None,
         }
     }
 
@@ -107,9 +110,17 @@ pub(crate) struct Enrolled {
     clients: Arc<Clients>,
     waker: Arc<AtomicWaker>,
     key: usize,
+    /// The thread that counts it.
+    placed: Option<Placed>,
 }
 
 impl Enrolled {
+    /// It is served on this thread.
+    pub(crate) fn on(mut self, placed: Placed) -> Self {
+        self.placed = Some(placed);
+        self
+    }
+
     /// Runs the client's work until it is done or everything stops; then it is dropped where it is, and the answer is
     /// `None`.
     pub(crate) fn watch<F: Future>(self, work: F) -> Watched<F> {

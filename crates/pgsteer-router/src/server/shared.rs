@@ -13,6 +13,7 @@ use super::options::ServerOptions;
 use super::phase::Clients;
 use crate::backend::BackendSet;
 use crate::metrics::{Backends, Metrics};
+use crate::threads::Crew;
 
 pub(crate) struct Shared {
     pub(crate) clients: Arc<Clients>,
@@ -23,11 +24,17 @@ pub(crate) struct Shared {
     /// What clients are shown; `None` is clear text.
     pub(crate) tls: ArcSwapOption<ServerConfig>,
     pub(crate) unavailable: Told,
+    pub(crate) crew: Crew,
     ready: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(set: BackendSet, options: ServerOptions, tls: Option<Arc<ServerConfig>>) -> Self {
+    pub(crate) fn new(
+        set: BackendSet,
+        options: ServerOptions,
+        tls: Option<Arc<ServerConfig>>,
+        crew: Crew,
+    ) -> Self {
         Shared {
             clients: Clients::new(),
             set,
@@ -36,6 +43,7 @@ impl Shared {
             options: ArcSwap::from_pointee(options),
             tls: ArcSwapOption::new(tls),
             unavailable: Told::default(),
+            crew,
             ready: AtomicBool::new(true),
         }
     }

@@ -19,4 +19,5 @@ mod relaying;
 mod reloading;
 mod retrying;
 mod rig;
+mod threads;
 mod tls;

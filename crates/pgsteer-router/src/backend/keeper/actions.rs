@@ -19,7 +19,8 @@ impl Keeper {
                     ..std::mem::take(&mut self.manner)
                 };
                 let epoch = self.kept(slot).epoch;
-                let opener = tokio::spawn(opener::open(Arc::clone(&self.pool), slot, epoch, manner));
+                let opener = opener::open(Arc::clone(&self.pool), slot, epoch, manner);
+                let opener = self.pool.crew.spawn_for_slot(slot, opener);
                 self.kept(slot).opener = Some(opener.abort_handle());
             }
             Action::Release { slot } => self.release(slot),

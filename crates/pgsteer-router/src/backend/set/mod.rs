@@ -17,6 +17,7 @@ use super::inner::{Company, Inner, now};
 use super::options::BackendOptions;
 use super::pool::{self, BackendPool};
 use super::status::{BackendStatus, Closed};
+use crate::threads::Crew;
 
 pub use routed::Routed;
 
@@ -36,6 +37,7 @@ struct Shared {
     list: ArcSwap<Vec<BackendPool>>,
     turns: Turns,
     dialer: Arc<dyn Dial>,
+    crew: Crew,
     changes: Mutex<Changes>,
 }
 
@@ -69,11 +71,21 @@ impl BackendSet {
         backends: Vec<(BackendAddress, BackendOptions)>,
         dialer: Arc<dyn Dial>,
     ) -> Result<Self, SetError> {
+        BackendSet::start_across(backends, dialer, Crew::default())
+    }
+
+    /// As [`start`](Self::start), with each backend's connections spread over these threads.
+    pub(crate) fn start_across(
+        backends: Vec<(BackendAddress, BackendOptions)>,
+        dialer: Arc<dyn Dial>,
+        crew: Crew,
+    ) -> Result<Self, SetError> {
         let set = BackendSet {
             shared: Arc::new(Shared {
                 list: ArcSwap::default(),
                 turns: Turns::new(),
                 dialer,
+                crew,
                 changes: Mutex::default(),
             }),
         };
@@ -127,7 +139,8 @@ impl BackendSet {
     }
 
     fn start_one(&self, address: BackendAddress, options: BackendOptions) -> Result<BackendPool, SetError> {
-        let pool = BackendPool::start(address.clone(), options, Arc::clone(&self.shared.dialer))
+        let (dialer, crew) = (Arc::clone(&self.shared.dialer), self.shared.crew.clone());
+        let pool = BackendPool::start_across(address.clone(), options, dialer, crew)
             .map_err(|error| SetError::Option(address, error))?;
         let company: Weak<dyn Company> = Arc::downgrade(&(Arc::clone(&self.shared) as Arc<dyn Company>));
         // It is new, so it has none yet.
