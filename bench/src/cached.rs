@@ -1,14 +1,13 @@
 //! Statements that the pool keeps prepared: `query_one_cached` beside deadpool-postgres' `prepare_cached`, from the checkout
 //! to the row.
 
-use std::time::Duration;
-
 use crate::options::Options;
 use crate::pooled::{Deadpool, PgsteerCached, Selects};
 use crate::report::{Bound, Report};
-use crate::select_one::{self, COLUMNS, CPU, THROUGHPUT};
+use crate::select_one::{self, COLUMNS, CPU, THROUGHPUT, TURN};
 use crate::server::{Route, Server};
 use crate::table::Table;
+use crate::turns::in_turn;
 
 fn over(route: &Route, options: &Options, report: &mut Report) {
     let title = format!(
@@ -16,15 +15,9 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
         route.name()
     );
     let mut table = Table::new(title, COLUMNS);
-    let length = Duration::from_millis(if options.quick { 300 } else { 1_000 });
-    for round in 0..options.rounds(15) {
-        if round % 2 == 0 {
-            select_one::round::<PgsteerCached>(route, length, &mut table);
-            select_one::round::<Deadpool>(route, length, &mut table);
-        } else {
-            select_one::round::<Deadpool>(route, length, &mut table);
-            select_one::round::<PgsteerCached>(route, length, &mut table);
-        }
+    let contenders = [select_one::round::<PgsteerCached>, select_one::round::<Deadpool>];
+    for number in 0..options.rounds(51) {
+        in_turn(number, &contenders, |round| round(route, TURN, &mut table));
     }
     let ratio = |column| table.ratio(PgsteerCached::NAME, Deadpool::NAME, column);
     for (what, bound, column) in [

@@ -27,6 +27,7 @@ mod server;
 mod sizes;
 mod table;
 mod transactions;
+mod turns;
 
 use std::process::ExitCode;
 

@@ -14,6 +14,7 @@ use crate::report::{Bound, Report};
 use crate::runtimes;
 use crate::server::{Route, Server};
 use crate::table::{Column, Table};
+use crate::turns::in_turn;
 
 pub const THROUGHPUT: &str = "queries a second";
 pub const CPU: &str = "client CPU µs a query";
@@ -25,6 +26,10 @@ pub const COLUMNS: &[Column] = &[
     Column::lower(MEDIAN),
     Column::lower(WORST),
 ];
+
+/// How long each measures at a time. Many short turns tell more than a few long ones: what the machine does meanwhile lasts
+/// for seconds.
+pub const TURN: Duration = Duration::from_millis(400);
 
 const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
@@ -92,14 +97,16 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
         route.name()
     );
     let mut table = Table::new(title, COLUMNS);
-    let length = Duration::from_millis(if options.quick { 300 } else { 1_000 });
-    for _ in 0..options.rounds(11) {
-        round::<Pgsteer>(route, length, &mut table);
-        round::<Bare>(route, length, &mut table);
-        round::<Deadpool>(route, length, &mut table);
-        round::<Bb8<Unchecked>>(route, length, &mut table);
-        round::<Bb8<Checked>>(route, length, &mut table);
-        round::<Sqlx>(route, length, &mut table);
+    let contenders = [
+        round::<Pgsteer>,
+        round::<Deadpool>,
+        round::<Bare>,
+        round::<Bb8<Unchecked>>,
+        round::<Bb8<Checked>>,
+        round::<Sqlx>,
+    ];
+    for number in 0..options.rounds(31) {
+        in_turn(number, &contenders, |round| round(route, TURN, &mut table));
     }
 
     let ratio = |column, other| table.ratio(Pgsteer::NAME, other, column);

@@ -166,3 +166,25 @@ fn a_waiter_takes_at_most_two_hundred_bytes() {
     assert!(each <= 200, "{each} bytes a waiter");
     assert!(size_of::<Result<Lease, Rejected<&str>>>() <= 32);
 }
+
+#[test]
+fn the_queue_keeps_no_more_than_its_peak_while_many_wait_and_others_come_and_go() {
+    let (pool, _leases, _, _) = leased_pool(1);
+    let mut stay: Vec<_> = (0..1_000).map(|_| pool.checkout(None)).collect();
+    for waiter in &mut stay {
+        assert!(poll_once(waiter).is_pending());
+    }
+    let come_and_go = |times: usize| {
+        for _ in 0..times {
+            let mut waiter = pool.checkout(None);
+            assert!(poll_once(&mut waiter).is_pending());
+        }
+    };
+    come_and_go(10_000);
+
+    let before = BYTES.get();
+    come_and_go(100_000);
+
+    assert_eq!(BYTES.get(), before);
+    assert_eq!(pool.waiting(), stay.len());
+}

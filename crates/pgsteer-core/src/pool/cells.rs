@@ -1,6 +1,6 @@
 //! Where each waiter's task finds, without the lock, what became of its wait. Cells are known by number and never move or
-//! go away while the pool lives, so nothing counts who refers to them: a cell is in use from [`Cell::open`] until its
-//! waiter's [`Cell::close`].
+//! go away while the pool lives, so nothing counts who refers to them: a cell is in use from [`Cell::open`] until
+//! [`Cell::close`].
 
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -11,10 +11,15 @@ const WAITING: u32 = u32::MAX;
 const REJECTED: u32 = u32::MAX - 1;
 /// In nobody's use.
 const FREE: u32 = u32::MAX - 2;
+/// Its waiter has let go of it, but its entry is still in the queue.
+const LEFT: u32 = u32::MAX - 3;
 
 /// Cells in the first chunk; each later one has twice as many as the one before it. Few in the models, so that there are
 /// several.
 const FIRST: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// Cells in a cache line.
+const A_LINE: u32 = if cfg!(loom) { 1 } else { 4 };
 
 /// As many chunks as hold a cell for every number.
 const CHUNKS: usize = (u32::BITS - FIRST.ilog2() + 1) as usize;
@@ -28,7 +33,7 @@ pub(super) struct Cells {
 /// One waiter's. Written by whoever has the lock, at most once while its wait lasts, and then by its waiter.
 #[derive(Debug)]
 pub(super) struct Cell {
-    /// [`WAITING`], [`REJECTED`], [`FREE`] or the slot that was granted.
+    /// [`WAITING`], [`REJECTED`], [`FREE`], [`LEFT`] or the slot that was granted.
     state: AtomicU32,
     ticket: AtomicU64,
 }
@@ -58,15 +63,19 @@ impl Cells {
     }
 }
 
-/// The chunk of a cell, and its place there.
+/// The chunk of a cell, and its place there: numbers that follow each other are on different cache lines, since they are
+/// used at about the same time and maybe by different cores.
 #[inline]
 fn place(number: u32) -> (usize, usize) {
-    if number < FIRST {
-        return (0, number as usize);
-    }
-    let beyond = u64::from(number) + u64::from(FIRST);
-    let chunk = beyond.ilog2() - FIRST.ilog2();
-    (chunk as usize, (beyond - (u64::from(FIRST) << chunk)) as usize)
+    let (chunk, nth) = if number < FIRST {
+        (0, number)
+    } else {
+        let beyond = u64::from(number) + u64::from(FIRST);
+        let chunk = beyond.ilog2() - FIRST.ilog2();
+        (chunk, (beyond - (u64::from(FIRST) << chunk)) as u32)
+    };
+    let lines = (FIRST / A_LINE).max(1) << chunk;
+    (chunk as usize, (nth % lines * A_LINE + nth / lines) as usize)
 }
 
 impl Cell {
@@ -119,7 +128,20 @@ impl Cell {
         self.ticket.load(Ordering::Relaxed)
     }
 
-    /// The waiter lets go of it.
+    /// The waiter lets go of it, but its entry is still in the queue. For whoever has the lock.
+    pub(super) fn leave(&self) {
+        self.state.store(LEFT, Ordering::Release);
+    }
+
+    /// Its entry is taken out of the queue, without a slot. For whoever has the lock.
+    pub(super) fn part(&self) {
+        // One that was rejected may have a waiter yet, who then lets go of it as of any other.
+        if self.state.load(Ordering::Relaxed) == LEFT {
+            self.close();
+        }
+    }
+
+    /// The waiter lets go of it, and its entry is not in the queue any more.
     #[inline]
     pub(super) fn close(&self) {
         self.state.store(FREE, Ordering::Release);
@@ -128,17 +150,29 @@ impl Cell {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{CHUNKS, FIRST, place};
+    use super::{A_LINE, CHUNKS, FIRST, place};
 
     #[test]
-    fn each_number_has_a_place_of_its_own_right_behind_the_one_before_it() {
-        let mut expected = (0, 0);
-        for number in 0..100_000 {
-            assert_eq!(place(number), expected, "{number}");
-            expected.1 += 1;
-            if expected.1 == (FIRST as usize) << expected.0 {
-                expected = (expected.0 + 1, 0);
+    fn each_number_has_a_place_of_its_own() {
+        // Whole chunks, one after the other.
+        let mut first = 0;
+        for chunk in 0..8 {
+            let size = FIRST << chunk;
+            let mut taken = vec![false; size as usize];
+            for number in first..first + size {
+                let (in_chunk, at) = place(number);
+                assert_eq!(in_chunk, chunk, "{number}");
+                assert!(!std::mem::replace(&mut taken[at], true), "{number}");
             }
+            first += size;
+        }
+    }
+
+    #[test]
+    fn numbers_that_follow_each_other_are_on_different_lines() {
+        for number in 0..FIRST - 1 {
+            let line = |number| place(number).1 as u32 / A_LINE;
+            assert_ne!(line(number), line(number + 1), "{number}");
         }
     }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-/// How many cells of granted waits a newcomer looks at before it takes one that was never used.
-const LOOKS: usize = 2;
+/// How many cells a newcomer looks at, as a rule, before it takes one that was never used.
+const LOOKS: u32 = 2;
 
 /// Why a wait ended without a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,53 +96,54 @@ fn in_order(first: Option<Instant>, second: Option<Instant>) -> bool {
 }
 
 /// The queue. See the module.
+///
+/// In this order, so that all that a join and a grant change here is in one cache line with the lock: where the callers
+/// are on several cores, they take each line that changes from each other.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Queue<E> {
-    /// Whose queue it is, so that no wait is taken for one of another pool.
-    pool: NonZeroU64,
     /// By ticket. A ring and not a list, so that neighbours share cache lines and each end has its own.
     ring: VecDeque<Entry>,
-    cells: Arc<Cells>,
-    /// Cells in nobody's use. One gets here when its entry has left the ring and its waiter has let go of it; but
-    /// whoever was granted a slot lets go without the lock, so those cells are asked.
-    free: Vec<u32>,
-    granted: VecDeque<u32>,
-    /// The first cell that was never used.
-    fresh: u32,
-    /// Rejected and not yet collected, by ticket.
-    rejected: BTreeMap<u64, Rejected<E>>,
-    waiting: u32,
-    /// How many grants at most can be uncollected.
-    slots: u32,
     next_ticket: u64,
-    /// The instant at which the pool's keeper has been asked to call `expire`, if any. Nobody's deadline is earlier;
-    /// who leaves does not change it, since a call for nothing costs less than keeping it exact.
-    armed: Option<Instant>,
-    /// It has become earlier, and the keeper has not been told yet.
+    waiting: u32,
+    /// How many cells have been used so far.
+    cells_used: u32,
+    /// The one to look at next: of those used, the one used longest ago.
+    next_cell: u32,
+    /// Whether every word's flag is up.
+    pub(super) raised: bool,
+    /// The keeper has not been told yet that `armed` has become earlier.
     newly_armed: bool,
     /// Whether the deadlines come in the order of the queue, as they do while everybody waits with the same limit.
     sorted: bool,
-    /// Whether every word's flag is up.
-    pub(super) raised: bool,
+    /// Whose queue it is, so that no wait is taken for one of another pool.
+    pool: NonZeroU64,
+    /// How many grants at most can be uncollected.
+    slots: u32,
+    cells: Arc<Cells>,
+    /// The instant at which the pool's keeper has been asked to call `expire`, if any. Nobody's deadline is earlier;
+    /// who leaves does not change it, since a call for nothing costs less than keeping it exact.
+    armed: Option<Instant>,
+    /// Rejected and not yet collected, by ticket.
+    rejected: BTreeMap<u64, Rejected<E>>,
 }
 
 impl<E> Queue<E> {
     pub(super) fn new(pool: NonZeroU64, slots: u32, cells: Arc<Cells>) -> Self {
         Self {
-            pool,
             ring: VecDeque::new(),
-            cells,
-            free: Vec::new(),
-            granted: VecDeque::new(),
-            fresh: 0,
-            rejected: BTreeMap::new(),
-            waiting: 0,
-            slots,
             next_ticket: 0,
-            armed: None,
+            waiting: 0,
+            cells_used: 0,
+            next_cell: 0,
+            raised: false,
             newly_armed: false,
             sorted: true,
-            raised: false,
+            pool,
+            slots,
+            cells,
+            armed: None,
+            rejected: BTreeMap::new(),
         }
     }
 
@@ -213,33 +214,39 @@ impl<E> Queue<E> {
         (entry, wait)
     }
 
-    /// The number of a cell that nobody else has. Used ones come first; but the newest may not be collected yet.
+    /// The number of a cell that nobody else has.
+    #[inline]
     fn cell(&mut self, ticket: u64) -> u32 {
         let number = self.used_cell().unwrap_or_else(|| {
-            self.fresh += 1;
-            self.fresh - 1
+            self.cells_used += 1;
+            self.cells_used - 1
         });
         self.cells.get(number).open(ticket);
         number
     }
 
+    /// One that has been used before and that its waiter has let go of. They are asked in turn, since whoever was granted
+    /// a slot lets go without the lock.
+    #[inline]
     fn used_cell(&mut self) -> Option<u32> {
-        if let Some(number) = self.free.pop() {
-            return Some(number);
-        }
-        // Only so many grants can be uncollected. With more cells than twice that, one is found soon.
-        let slots = self.slots as usize;
-        let looks = if self.granted.len() > 2 * slots + LOOKS {
-            slots + 1
+        // All but these are free for certain. While those are the fewer, a new cell costs less than a search; it lasts no
+        // longer than that, so that there are never many more than were needed at once.
+        let in_use = self.ring.len() + self.slots as usize + self.rejected.len();
+        let looks = if self.cells_used as usize > 2 * in_use + 64 {
+            self.cells_used
         } else {
-            LOOKS
+            self.cells_used.min(LOOKS)
         };
         for _ in 0..looks {
-            let number = self.granted.pop_front()?;
+            let number = self.next_cell;
+            self.next_cell = if number + 1 < self.cells_used {
+                number + 1
+            } else {
+                0
+            };
             if self.cells.get(number).is_free() {
                 return Some(number);
             }
-            self.granted.push_back(number);
         }
         None
     }
@@ -249,17 +256,20 @@ impl<E> Queue<E> {
     }
 
     /// Drops the entries of those who left, up to the oldest waiter; and all of them when they are too many.
+    #[inline]
     fn tidy(&mut self) {
-        let (cells, free) = (&self.cells, &mut self.free);
-        // Of one that was rejected and has not been told yet, its waiter frees the cell.
-        let mut out = |cell| free.extend(Some(cell).filter(|&cell| cells.get(cell).is_free()));
-        while self.ring.front().is_some_and(|entry| entry.waker.is_none()) {
-            self.ring.pop_front().map(|entry| entry.cell).map(&mut out);
+        while let Some(Entry {
+            waker: None, cell, ..
+        }) = self.ring.front()
+        {
+            self.cells.get(*cell).part();
+            self.ring.pop_front();
         }
         if self.ring.len() > 2 * self.waiting as usize + 64 {
+            let cells = &self.cells;
             self.ring.retain(|entry| {
                 if entry.waker.is_none() {
-                    out(entry.cell);
+                    cells.get(entry.cell).part();
                 }
                 entry.waker.is_some()
             });
@@ -272,7 +282,6 @@ impl<E> Queue<E> {
     pub(super) fn grant(&mut self, slot: u32) -> Option<Waker> {
         let Entry { waker, cell, .. } = self.ring.pop_front()?;
         self.cells.get(cell).grant(slot);
-        self.granted.push_back(cell);
         self.waiting -= 1;
         self.tidy();
         waker
@@ -288,13 +297,13 @@ impl<E> Queue<E> {
     }
 
     /// The waiter of this cell, which was granted nothing, lets go of it. Returns its place in the ring, if it is still
-    /// there.
-    fn close(&mut self, cell: u32) -> Option<usize> {
+    /// there; nobody else has the cell until that has been tidied away.
+    fn close(&self, cell: u32) -> Option<usize> {
         let at = self.find(cell);
-        if at.is_none() {
-            self.free.push(cell);
+        match at {
+            Some(_) => self.cells.get(cell).leave(),
+            None => self.cells.get(cell).close(),
         }
-        self.cells.get(cell).close();
         at
     }
 
