@@ -189,7 +189,7 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
             add(&mut one, runtime.block_on(ask(&pair, turns)), 1e3);
         }
         runtime.block_on(read(&pair, 0));
-        for round in 0..4 {
+        for round in 0..8 {
             add(&mut many, runtime.block_on(read(&pair, round)), 1e6);
         }
         drop(held);

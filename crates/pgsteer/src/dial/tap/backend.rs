@@ -289,8 +289,7 @@ impl Visitor for Reading<'_> {
     fn whole(&mut self, kind: u8, body: &[u8]) {
         match kind {
             // A round trip brings these two.
-            b'C' => self.command_complete(body),
-            b'Z' => self.ready_for_query(body),
+            b'C' | b'Z' => self.everyday(kind, body),
             _ => self.rare(kind, body),
         }
     }
@@ -335,11 +334,27 @@ impl Reading<'_> {
         self.end(kind);
     }
 
+    /// A command has been completed, or all is answered.
+    fn everyday(&mut self, kind: u8, body: &[u8]) {
+        self.said.copy = CopyState::None;
+        if kind == b'C' {
+            self.said
+                .completed(until_nul(&body[..body.len().min(LONGEST_TAG)]));
+            return;
+        }
+        self.said.ready(match body.first() {
+            Some(b'I') => TransactionStatus::Idle,
+            Some(b'T') => TransactionStatus::InTransaction,
+            Some(b'E') => TransactionStatus::Failed,
+            _ => TransactionStatus::Unknown,
+        });
+        self.said.answered_unasked |= !self.ledger.ready_for_query();
+    }
+
     /// A message has passed, whose body begins so.
     fn told(&mut self, kind: u8, body: &[u8]) {
         match kind {
-            b'C' => self.command_complete(body),
-            b'Z' => self.ready_for_query(body),
+            b'C' | b'Z' => self.everyday(kind, body),
             b'E' => {
                 let report = report(body);
                 self.said.role_doubted |= report.is_some_and(|error| doubts_role(error.sqlstate.as_str()));
@@ -360,23 +375,6 @@ impl Reading<'_> {
             b'S' => self.parameter(body),
             _ => {}
         }
-    }
-
-    fn command_complete(&mut self, body: &[u8]) {
-        self.said
-            .completed(until_nul(&body[..body.len().min(LONGEST_TAG)]));
-        self.said.copy = CopyState::None;
-    }
-
-    fn ready_for_query(&mut self, body: &[u8]) {
-        self.said.ready(match body.first() {
-            Some(b'I') => TransactionStatus::Idle,
-            Some(b'T') => TransactionStatus::InTransaction,
-            Some(b'E') => TransactionStatus::Failed,
-            _ => TransactionStatus::Unknown,
-        });
-        self.said.copy = CopyState::None;
-        self.said.answered_unasked |= !self.ledger.ready_for_query();
     }
 
     fn parameter(&mut self, body: &[u8]) {

@@ -58,36 +58,32 @@ impl Frames {
     /// Walks on over `bytes`.
     #[inline]
     pub(super) fn feed(&mut self, mut bytes: &[u8], visitor: &mut impl Visitor) -> Result<(), BadLength> {
-        if !self.is_within_message() && visitor.typed() {
-            bytes = pass_whole(bytes, visitor);
-        }
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        self.feed_in_pieces(bytes, visitor)
-    }
-
-    /// The same, where a message does not begin or end with these bytes.
-    #[cold]
-    fn feed_in_pieces(&mut self, mut bytes: &[u8], visitor: &mut impl Visitor) -> Result<(), BadLength> {
-        while !bytes.is_empty() {
-            if self.in_body {
-                bytes = self.pass_body(bytes, visitor);
-                continue;
-            }
-            if self.header_length == 0 && visitor.typed() {
+        loop {
+            if !self.is_within_message() && visitor.typed() {
                 bytes = pass_whole(bytes, visitor);
             }
-            let wanted = if visitor.typed() { 5 } else { 4 };
-            let taken = wanted.min(self.header_length + bytes.len()) - self.header_length;
-            self.header[self.header_length..self.header_length + taken].copy_from_slice(&bytes[..taken]);
-            self.header_length += taken;
-            bytes = &bytes[taken..];
-            if self.header_length == wanted {
-                self.begin(wanted, visitor)?;
+            if bytes.is_empty() {
+                return Ok(());
             }
+            bytes = self.pass_piece(bytes, visitor)?;
         }
-        Ok(())
+    }
+
+    /// Walks on to the end of a header or of a body, which are not all in these bytes. Returns what is behind.
+    #[cold]
+    fn pass_piece<'a>(&mut self, bytes: &'a [u8], visitor: &mut impl Visitor) -> Result<&'a [u8], BadLength> {
+        if self.in_body {
+            return Ok(self.pass_body(bytes, visitor));
+        }
+        let wanted = if visitor.typed() { 5 } else { 4 };
+        let taken = wanted.min(self.header_length + bytes.len()) - self.header_length;
+        let (header, behind) = bytes.split_at(taken);
+        self.header[self.header_length..self.header_length + taken].copy_from_slice(header);
+        self.header_length += taken;
+        if self.header_length == wanted {
+            self.begin(wanted, visitor)?;
+        }
+        Ok(behind)
     }
 
     fn begin(&mut self, wanted: usize, visitor: &mut impl Visitor) -> Result<(), BadLength> {
