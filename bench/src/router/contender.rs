@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::process::Process;
 
 /// Backends of every run.
-const BACKENDS: usize = 2;
+pub const BACKENDS: u32 = 2;
 /// Clients that say nothing.
 pub const IDLE: u32 = 10_000;
 
@@ -19,8 +19,8 @@ pub const IDLE: u32 = 10_000;
 pub enum Contender {
     /// With its defaults: a thread for each core, 16 connections to each backend at most.
     Defaults,
-    /// With one thread, and together as many connections to backends as most rows have clients.
-    OneThread,
+    /// With so many connections to each backend at most.
+    Pool(u32),
     /// HAProxy with so many threads.
     Haproxy(u32),
     /// Clients speak to a backend directly.
@@ -31,15 +31,13 @@ impl Contender {
     pub fn name(self) -> String {
         match self {
             Contender::Defaults => "pgsteer route".to_owned(),
-            Contender::OneThread => format!("pgsteer route {}", ONE_THREAD.join(" ")),
+            Contender::Pool(size) => format!("pgsteer route --pool-size {size}"),
             Contender::Haproxy(1) => "HAProxy, 1 thread".to_owned(),
             Contender::Haproxy(threads) => format!("HAProxy, {threads} threads"),
             Contender::Nothing => "no router".to_owned(),
         }
     }
 }
-
-const ONE_THREAD: [&str; 4] = ["--threads", "1", "--pool-size", "32"];
 
 /// Backends, and contenders in front of them.
 pub struct Stand<'a> {
@@ -77,7 +75,7 @@ impl<'a> Stand<'a> {
         };
         let process = |contender: &Contender| match contender {
             Contender::Defaults => Some(route(&[])),
-            Contender::OneThread => Some(route(&ONE_THREAD)),
+            Contender::Pool(size) => Some(route(&["--pool-size", &size.to_string()])),
             Contender::Haproxy(threads) => Some(Process::haproxy(*threads, &addresses)),
             Contender::Nothing => None,
         };

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use crate::machine::Machine;
 use crate::table::number;
-use contender::{Contender, Figures, IDLE, Stand};
+use contender::{BACKENDS, Contender, Figures, IDLE, Stand};
 use options::{Options, Part};
 use section::{Demands, Rows};
 
@@ -24,9 +24,16 @@ const SIZES: [(&str, &str); 3] = [("64 B", "64"), ("4 KiB", "4096"), ("256 KiB",
 const CLIENTS: [&str; 3] = ["1", "64", "1000"];
 /// Clients that dial for each request.
 const DIALLING: [&str; 2] = ["8", "32"];
-const OURS: [Contender; 2] = [Contender::Defaults, Contender::OneThread];
+/// As many connections to backends altogether as there are clients in the rows with 64.
+const POOL: Contender = Contender::Pool(64 / BACKENDS);
 const THEIRS: [Contender; 2] = [Contender::Haproxy(2), Contender::Haproxy(1)];
-const ALL: [Contender; 5] = [OURS[0], OURS[1], THEIRS[0], THEIRS[1], Contender::Nothing];
+const ALL: [Contender; 5] = [
+    Contender::Defaults,
+    POOL,
+    THEIRS[0],
+    THEIRS[1],
+    Contender::Nothing,
+];
 
 pub fn main(arguments: impl Iterator<Item = String>) -> ExitCode {
     let options = match Options::from_arguments(arguments) {
@@ -80,9 +87,8 @@ fn measure(options: &Options, haproxy: &str) -> String {
 const INTRODUCTION: &str = "Two `pgsteer echo` backends of one thread each, a router, and `pgsteer load`, which checks every byte of \
     every answer: all on the same cores. Contenders take turns; a cell is the median over the rounds, in brackets the best. *Amiss* are \
     requests of all rounds without a right answer. HAProxy is shown with a thread for each core and with one, and pgsteer with its \
-    defaults and with one thread and as many connections to backends as there are clients in the middle rows. That \
-    second setting was chosen after a few had been tried on this machine, so look at the rows of the defaults too. What is asked is \
-    judged by the faster of each.";
+    defaults (a thread for each core, 16 connections to each backend) and, in the rows with 64 and 1000 clients, also with 32, which are \
+    as many connections as 64 clients have through HAProxy. What is asked is judged by the faster of each.";
 
 fn title(part: Part) -> &'static str {
     match part {
@@ -115,6 +121,14 @@ fn rounds(
     }
 }
 
+/// The defaults, and where there are more clients than connections to backends then, also with more of those.
+fn ours(clients: &str) -> Vec<Contender> {
+    match clients {
+        "1" => vec![Contender::Defaults],
+        _ => vec![Contender::Defaults, POOL],
+    }
+}
+
 fn frames(options: &Options, demands: &mut Demands) -> String {
     let stand = Stand::start(&options.program, &[], &ALL);
     let mut rows = Rows::default();
@@ -122,9 +136,17 @@ fn frames(options: &Options, demands: &mut Demands) -> String {
         for clients in CLIENTS {
             let what = format!("{name}, {clients} clients").replace(" 1 clients", " 1 client");
             let load = ["--size", bytes, "--clients", clients];
-            rounds(options, &stand, &mut rows, &what, &ALL, &load);
+            let (ours, others) = (ours(clients), [THEIRS[0], THEIRS[1], Contender::Nothing]);
+            rounds(
+                options,
+                &stand,
+                &mut rows,
+                &what,
+                &[&ours[..], &others].concat(),
+                &load,
+            );
             let speed = |figures: &Figures| figures.answers_per_s;
-            let (ours, theirs) = (rows.best(&what, &OURS, speed), rows.best(&what, &THEIRS, speed));
+            let (ours, theirs) = (rows.best(&what, &ours, speed), rows.best(&what, &THEIRS, speed));
             let against = |figure| rows.median(&what, ours, figure) / rows.median(&what, theirs, figure);
             demands.at_least(
                 &format!("{what}: throughput, times HAProxy's"),
@@ -144,8 +166,11 @@ fn frames(options: &Options, demands: &mut Demands) -> String {
     )
 }
 
+/// Those with a client connection for each request.
+const DIALLED: [Contender; 4] = [Contender::Defaults, THEIRS[0], THEIRS[1], Contender::Nothing];
+
 fn dial(options: &Options, demands: &mut Demands) -> String {
-    let stand = Stand::start(&options.program, &[], &ALL);
+    let stand = Stand::start(&options.program, &[], &DIALLED);
     let mut rows = Rows::default();
     let mut best: (f64, f64) = (0.0, f64::NAN);
     for clients in DIALLING {
@@ -158,9 +183,8 @@ fn dial(options: &Options, demands: &mut Demands) -> String {
             "--dial-per-request",
             "--reset",
         ];
-        rounds(options, &stand, &mut rows, &what, &ALL, &load);
-        let ours = rows.best(&what, &OURS, |figures| figures.answers_per_s);
-        let median = |figure| rows.median(&what, ours, figure);
+        rounds(options, &stand, &mut rows, &what, &DIALLED, &load);
+        let median = |figure| rows.median(&what, Contender::Defaults, figure);
         let (speed, cpu) = (
             median(|figures| figures.answers_per_s),
             median(|figures| figures.cpu_s_per_100k),

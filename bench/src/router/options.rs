@@ -65,7 +65,7 @@ impl Options {
 
     /// How often each contender's turn comes.
     pub fn rounds(&self) -> usize {
-        if self.quick { 1 } else { 3 }
+        if self.quick { 1 } else { 5 }
     }
 
     /// Seconds of warming up, and of measuring.
