@@ -167,7 +167,9 @@ fn idle_connections_wait_for_the_end_and_are_answered_then() {
         ),
         (&30.into(), &30.into())
     );
-    assert_eq!((account.count("answered"), account.count("connects")), (10, 2));
+    // A client that is fast enough leaves nothing to the other.
+    assert_eq!(account.count("answered"), 10);
+    assert!((1..=2).contains(&account.count("connects")), "{account:?}");
 }
 
 /// Covers: S-77

@@ -183,22 +183,18 @@ fn welcome(socket: TcpStream, shared: &Arc<Shared>) {
         serve(socket, client.on(placed), shared);
         return;
     };
-    // It is this thread's runtime that it is registered with, and it has to be the other's.
-    let Ok(socket) = socket.into_std() else {
-        return;
-    };
-    let shared = Arc::clone(shared);
-    runtime.spawn(async move {
-        match TcpStream::from_std(socket) {
-            Ok(socket) => serve(socket, client.on(placed), &shared),
-            Err(error) => {
-                tracing::debug!(target: "pgsteer::router", "a client could not be handed on: {error}")
-            }
+    // It is this thread's runtime that it is registered with, and it has to be the other's. Both can be done from here, so
+    // that the other thread is first woken for the client itself.
+    let _entered = runtime.enter();
+    match socket.into_std().and_then(TcpStream::from_std) {
+        Ok(socket) => serve(socket, client.on(placed), shared),
+        Err(error) => {
+            tracing::debug!(target: "pgsteer::router", "a client could not be handed on: {error}")
         }
-    });
+    }
 }
 
-/// On this thread.
+/// On the thread of the runtime that has been entered.
 fn serve(socket: TcpStream, client: Enrolled, shared: &Arc<Shared>) {
     let work = Arc::clone(shared);
     match shared.tls.load_full() {
