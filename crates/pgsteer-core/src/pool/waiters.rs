@@ -108,7 +108,7 @@ pub(super) struct Queue<E> {
     waiting: u32,
     /// How many cells have been used so far.
     cells_used: u32,
-    /// The one to look at next: of those used, the one used longest ago.
+    /// The one to look at next: of those used, as a rule the one used longest ago.
     next_cell: u32,
     /// Whether every word's flag is up.
     pub(super) raised: bool,

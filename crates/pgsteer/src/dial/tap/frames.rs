@@ -30,10 +30,13 @@ pub(super) trait Visitor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadLength;
 
-/// How long a message's body is. The length that is sent counts itself, not the type byte.
-fn body_length(sent: i32) -> Result<usize, BadLength> {
-    let length = usize::try_from(sent).ok();
-    length.and_then(|length| length.checked_sub(4)).ok_or(BadLength)
+/// How long a message's body is. The length that is sent counts itself, not the type byte, and has a sign.
+#[inline]
+fn body_length(sent: [u8; 4]) -> Result<usize, BadLength> {
+    match u32::from_be_bytes(sent) {
+        length @ 4..=0x7fff_ffff => Ok(length as usize - 4),
+        _ => Err(BadLength),
+    }
 }
 
 /// How far the walk has come.
@@ -89,9 +92,9 @@ impl Frames {
     fn begin(&mut self, wanted: usize, visitor: &mut impl Visitor) -> Result<(), BadLength> {
         let [first, second, third, fourth, fifth] = self.header;
         let (kind, length) = if wanted == 5 {
-            (first, i32::from_be_bytes([second, third, fourth, fifth]))
+            (first, [second, third, fourth, fifth])
         } else {
-            (0, i32::from_be_bytes([first, second, third, fourth]))
+            (0, [first, second, third, fourth])
         };
         let body = body_length(length)?;
         self.header_length = 0;
@@ -125,11 +128,11 @@ impl Frames {
 #[inline]
 fn pass_whole<'a>(mut bytes: &'a [u8], visitor: &mut impl Visitor) -> &'a [u8] {
     while let Some((&[kind, first, second, third, fourth], behind)) = bytes.split_first_chunk() {
-        let length = u32::from_be_bytes([first, second, third, fourth]);
-        if !(4..=i32::MAX as u32).contains(&length) {
+        // What cannot be is told where messages are walked in pieces.
+        let Ok(length) = body_length([first, second, third, fourth]) else {
             break;
-        }
-        let Some((body, rest)) = behind.split_at_checked(length as usize - 4) else {
+        };
+        let Some((body, rest)) = behind.split_at_checked(length) else {
             break;
         };
         if visitor.heeds(kind) {
