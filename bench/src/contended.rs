@@ -18,6 +18,9 @@ use crate::turns::in_turn;
 
 const TASKS: usize = 64;
 
+/// How long each of a round's two phases is.
+const PHASE: Duration = Duration::from_millis(250);
+
 const THROUGHPUT: &str = "turns a second";
 const CPU: &str = "CPU ns a turn";
 const WAIT: &str = "p99 wait µs, worst-off task";
@@ -144,29 +147,22 @@ fn variation(figures: &[f64]) -> f64 {
 pub fn measure(server: &Server, options: &Options, report: &mut Report) {
     let title = "2. Contended: 64 tasks, pool of 10, held over one yield, 2 workers";
     let mut table = Table::new(title, COLUMNS);
-    let length = Duration::from_millis(if options.quick { 200 } else { 250 });
     let contenders = [round::<Borrowed>, round::<Owned>, round::<Deadpool>, round::<Bb8>];
     for number in 0..options.rounds(31) {
-        in_turn(number, &contenders, |round| round(server, length, &mut table));
+        in_turn(number, &contenders, |round| round(server, PHASE, &mut table));
     }
 
-    let rivals = [Deadpool::NAME, Bb8::NAME];
-    let (ratio_to_most, ratio_to_least) = (
-        |ours, column| {
-            let ratios = rivals.map(|theirs| table.ratio(ours, theirs, column));
-            ratios[0].min(ratios[1])
-        },
-        |ours, column| {
-            let ratios = rivals.map(|theirs| table.ratio(ours, theirs, column));
-            ratios[0].max(ratios[1])
-        },
-    );
-    let (borrowed, owned) = (Borrowed::NAME, Owned::NAME);
-    let throughput = ratio_to_most(borrowed, THROUGHPUT).min(ratio_to_most(owned, THROUGHPUT));
-    let wait = ratio_to_least(borrowed, WAIT).max(ratio_to_least(owned, WAIT));
-    let variation = table
-        .median(borrowed, VARIATION)
-        .max(table.median(owned, VARIATION));
+    let ours = [Borrowed::NAME, Owned::NAME];
+    let ratios = |column| {
+        let beside = |rival| ours.map(|name| table.ratio(name, rival, column));
+        [beside(Deadpool::NAME), beside(Bb8::NAME)].into_iter().flatten()
+    };
+    let throughput = ratios(THROUGHPUT).fold(f64::INFINITY, f64::min);
+    let wait = ratios(WAIT).fold(0.0, f64::max);
+    let variation = ours
+        .map(|name| table.median(name, VARIATION))
+        .into_iter()
+        .fold(0.0, f64::max);
     report.demand(
         "64 tasks on 10: throughput, times the better of the two",
         Bound::AtLeast(1.4),

@@ -77,7 +77,7 @@ async fn prepare(client: &Client) -> [Statement; 2] {
 impl Pair {
     /// Which of the two is opened first changes by number.
     async fn open(route: &Route, number: usize) -> Self {
-        let (bare, (pool, guard)) = if number % 2 == 0 {
+        let (bare, (pool, guard)) = if number.is_multiple_of(2) {
             let bare = open_bare(route).await;
             (bare, open_guard(route).await)
         } else {
@@ -139,7 +139,7 @@ async fn in_turn<A: Future<Output = [Duration; 2]>, B: Future<Output = [Duration
     bare: A,
     guarded: B,
 ) -> [[Duration; 2]; 2] {
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         let first = bare.await;
         [first, guarded.await]
     } else {

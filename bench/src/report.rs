@@ -129,9 +129,10 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "A cell is the median over the rounds; in brackets the best round and how many times the median of the \
-             table's first row the median is. Every round measures each contender once, in turn. Where a pool is asked to be \
-             so many times another contender with connections to a server, that is the median of the rounds' own ratios: \
-             what the machine does meanwhile concerns the two of one round alike.\n"
+             table's first row the median is. Every round measures each contender once, in turn. Where tasks compete, or use \
+             connections to a server, one contender is compared with another by the median of the rounds' own ratios: what the \
+             machine does meanwhile concerns the two of one round alike. There the order is turned round in every other \
+             round.\n"
         )?;
         writeln!(f, "## What is asked\n")?;
         writeln!(f, "| | asked | measured | |\n|---|---|--:|---|")?;
