@@ -97,7 +97,8 @@ fn under_load_every_request_gets_its_own_answer_once_whatever_its_size_and_howev
 #[test]
 fn backends_that_misbehave_over_tls_cost_an_error_each_and_disturb_nobody_else() {
     let site = Site::new();
-    for fault in ["garbage@0.05", "cut=6@0.05", "close@0.05", "twice@0.05"] {
+    // Closing is drawn for each connection, the others for each answer.
+    for fault in ["garbage@0.05", "cut=6@0.05", "close@0.6", "twice@0.05"] {
         let faulty = site.backend(&["--fault", fault, "--spare-pings", "--seed", "1"]);
         let good = site.backend(&[]);
         let router = site.router(&[&faulty, &good], &[]);
