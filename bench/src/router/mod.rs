@@ -1,5 +1,5 @@
 //! `pgsteer route` beside HAProxy, in front of the same backends and under the same clients, all as processes of their own.
-//! Contenders take turns within each round, and medians of the rounds are compared.
+//! Contenders take turns within each round, and are compared by the median of the rounds' own ratios.
 
 mod contender;
 mod options;
@@ -11,8 +11,9 @@ use std::process::ExitCode;
 
 use crate::machine::Machine;
 use crate::table::number;
+use crate::turns::in_turn;
 use contender::{BACKENDS, Contender, Figures, IDLE, Stand};
-use options::{Options, Part};
+use options::{Options, Part, Turns};
 use section::{Demands, Rows};
 
 /// Between these lines of a page is the section.
@@ -85,10 +86,11 @@ fn measure(options: &Options, haproxy: &str) -> String {
 }
 
 const INTRODUCTION: &str = "Two `pgsteer echo` backends of one thread each, a router, and `pgsteer load`, which checks every byte of \
-    every answer: all on the same cores. Contenders take turns; a cell is the median over the rounds, in brackets the best. *Amiss* are \
-    requests of all rounds without a right answer. HAProxy is shown with a thread for each core and with one, and pgsteer with its \
+    every answer: all on the same cores. Contenders take turns, in the other order in every other round; a cell is the median over the rounds, in \
+    brackets the best. *Amiss* are requests of all rounds without a right answer. HAProxy is shown with a thread for each core and with one, and pgsteer with its \
     defaults (a thread for each core, 16 connections to each backend) and, in the rows with 64 and 1000 clients, also with 32, which are \
-    as many connections as 64 clients have through HAProxy. What is asked is judged by the faster of each.";
+    as many connections as 64 clients have through HAProxy. What is asked is judged by the faster of each, by the \
+    median of the rounds' own ratios.";
 
 fn title(part: Part) -> &'static str {
     match part {
@@ -103,21 +105,20 @@ fn title(part: Part) -> &'static str {
 
 /// Measures each contender in each round.
 fn rounds(
-    options: &Options,
+    turns: Turns,
     stand: &Stand<'_>,
     rows: &mut Rows,
     what: &str,
     contenders: &[Contender],
     load: &[&str],
 ) {
-    let (warmup, seconds) = options.seconds();
-    let load = [load, &["--warmup", warmup, "--seconds", seconds]].concat();
-    for _ in 0..options.rounds() {
-        for contender in contenders {
-            let figures = stand.measure(*contender, &load);
+    let load = [load, &["--warmup", turns.warmup, "--seconds", turns.seconds]].concat();
+    for round in 0..turns.rounds {
+        in_turn(round, contenders, |contender| {
+            let figures = stand.measure(contender, &load);
             eprintln!("{what}, {}: {figures:?}", contender.name());
-            rows.add(what, *contender, figures);
-        }
+            rows.add(what, contender, figures);
+        });
     }
 }
 
@@ -137,8 +138,13 @@ fn frames(options: &Options, demands: &mut Demands) -> String {
             let what = format!("{name}, {clients} clients").replace(" 1 clients", " 1 client");
             let load = ["--size", bytes, "--clients", clients];
             let (ours, others) = (ours(clients), [THEIRS[0], THEIRS[1], Contender::Nothing]);
+            // A thousand long requests take a second to go round.
+            let turns = match bytes {
+                "262144" => options.long_turns(),
+                _ => options.short_turns(),
+            };
             rounds(
-                options,
+                turns,
                 &stand,
                 &mut rows,
                 &what,
@@ -147,7 +153,7 @@ fn frames(options: &Options, demands: &mut Demands) -> String {
             );
             let speed = |figures: &Figures| figures.answers_per_s;
             let (ours, theirs) = (rows.best(&what, &ours, speed), rows.best(&what, &THEIRS, speed));
-            let against = |figure| rows.median(&what, ours, figure) / rows.median(&what, theirs, figure);
+            let against = |figure| rows.ratio(&what, ours, theirs, figure);
             demands.at_least(
                 &format!("{what}: throughput, times HAProxy's"),
                 1.0,
@@ -183,7 +189,7 @@ fn dial(options: &Options, demands: &mut Demands) -> String {
             "--dial-per-request",
             "--reset",
         ];
-        rounds(options, &stand, &mut rows, &what, &DIALLED, &load);
+        rounds(options.long_turns(), &stand, &mut rows, &what, &DIALLED, &load);
         let median = |figure| rows.median(&what, Contender::Defaults, figure);
         let (speed, cpu) = (
             median(|figures| figures.answers_per_s),
@@ -210,7 +216,7 @@ fn backends(options: &Options, demands: &mut Demands) -> String {
     for (what, echo) in [(WARM, &[][..]), (DIALLED, &["--answers-per-connection", "1"])] {
         let stand = Stand::start(&options.program, echo, &[CONTENDER]);
         let load = ["--size", "64", "--clients", "8"];
-        rounds(options, &stand, &mut rows, what, &[CONTENDER], &load);
+        rounds(options.long_turns(), &stand, &mut rows, what, &[CONTENDER], &load);
     }
     let speed = |what| rows.median(what, CONTENDER, |figures| figures.answers_per_s);
     demands.at_least(

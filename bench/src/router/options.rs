@@ -63,19 +63,43 @@ impl Options {
         Ok(options)
     }
 
-    /// How often each contender's turn comes.
-    pub fn rounds(&self) -> usize {
-        if self.quick { 1 } else { 5 }
+    /// Turns of a load whose requests take no more than a few hundredths of a second.
+    pub fn short_turns(&self) -> Turns {
+        self.turns(Turns {
+            rounds: 15,
+            warmup: "0.2",
+            seconds: "0.6",
+        })
     }
 
-    /// Seconds of warming up, and of measuring.
-    pub fn seconds(&self) -> (&'static str, &'static str) {
-        if self.quick {
-            ("0.1", "0.3")
-        } else {
-            ("0.3", "1.3")
-        }
+    /// Turns of any load.
+    pub fn long_turns(&self) -> Turns {
+        self.turns(Turns {
+            rounds: 5,
+            warmup: "0.3",
+            seconds: "1.3",
+        })
     }
+
+    fn turns(&self, turns: Turns) -> Turns {
+        let quick = Turns {
+            rounds: 1,
+            warmup: "0.1",
+            seconds: "0.3",
+        };
+        if self.quick { quick } else { turns }
+    }
+}
+
+/// How often each contender's turn comes, and how long it is. Many short ones tell more than a few long ones: what the machine
+/// does meanwhile lasts for seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    pub rounds: usize,
+    /// Seconds of warming up.
+    pub warmup: &'static str,
+    /// Seconds of measuring.
+    pub seconds: &'static str,
 }
 
 fn parts(list: &str) -> Result<Vec<Part>, String> {

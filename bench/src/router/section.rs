@@ -30,8 +30,26 @@ impl Rows {
 
     /// The median of a row's figures.
     pub fn median(&self, what: &str, contender: Contender, figure: fn(&Figures) -> f64) -> f64 {
+        median(&all(self.rounds(what, contender), figure))
+    }
+
+    /// How many times the other's figure a contender's is: the median of what each round says by itself. What the machine does
+    /// meanwhile changes from round to round, and concerns the two of one round alike.
+    pub fn ratio(
+        &self,
+        what: &str,
+        contender: Contender,
+        other: Contender,
+        figure: fn(&Figures) -> f64,
+    ) -> f64 {
+        let rounds = self.rounds(what, contender).iter().zip(self.rounds(what, other));
+        let ratios: Vec<f64> = rounds.map(|(one, other)| figure(one) / figure(other)).collect();
+        median(&ratios)
+    }
+
+    fn rounds(&self, what: &str, contender: Contender) -> &[Figures] {
         let row = self.0.iter().find(|row| row.0 == what && row.1 == contender);
-        row.map_or(f64::NAN, |(_, _, rounds)| median(&all(rounds, figure)))
+        row.map_or(&[], |(_, _, rounds)| rounds)
     }
 }
 
