@@ -10,6 +10,7 @@ use std::time::Duration;
 use pgsteer_core::pool::Lease;
 use tokio::time::{sleep, timeout};
 
+use super::aside::aside;
 use super::ends::ConnectionEnd;
 use super::inner::Inner;
 use crate::dial::{EndReason, Handle};
@@ -17,13 +18,14 @@ use crate::error::{ConnectionLost, Error};
 
 /// Makes a call on a guard's connection, within `socket_timeout` where there is one.
 ///
-/// Spelt out at each call: a future that is passed on to another is copied, and a call's is large.
+/// Spelt out at each call: a future that is passed on to another is copied, and a call's is large. One with a limit is made
+/// aside, which costs an allocation.
 macro_rules! bounded {
     ($guard:expr, $call:expr) => {{
         let (pool, lease, call) = ($guard.pool(), $guard.lease(), $call);
         match pool.settings.socket_timeout {
             None => call().await.map_err(|error| pool.query_error(lease, error)),
-            Some(limit) => pool.bounded(lease, limit, call).await,
+            Some(limit) => aside(|| pool.bounded(lease, limit, call)).await,
         }
     }};
 }
@@ -51,7 +53,7 @@ impl Inner {
             None => {
                 let condemned = Condemned(&self.tenant(lease).handle);
                 if let Some(grace) = self.settings.cancel_on_timeout {
-                    self.ask_to_stop(lease, grace, call).await;
+                    aside(|| self.ask_to_stop(lease, grace, call)).await;
                 }
                 drop(condemned);
                 Err(self.give_up(lease, EndReason::SocketTimeout).await)

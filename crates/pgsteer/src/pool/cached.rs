@@ -5,6 +5,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Statement};
 
 use super::Pool;
+use super::aside::aside;
 use super::bound::bounded;
 use super::guard::{Conn, ConnRef};
 use super::statements::Attempt;
@@ -18,20 +19,29 @@ macro_rules! call {
         let (client, statements) = (&tenant.client, &tenant.statements);
         bounded!($guard, || async {
             if statements.are_unnamed() {
-                let unnamed = Unnamed::new(pool, tenant, $sql);
-                if let Some(typed) = unnamed.typed($held, $params).await? {
-                    let result = client.$typed($sql, &typed).await;
-                    return result.inspect_err(|error| unnamed.failed(error));
-                }
-                // The driver says how many there should be.
-                return client.$method($sql, $params).await;
+                let unnamed = || async {
+                    let unnamed = Unnamed::new(pool, tenant, $sql);
+                    if let Some(typed) = unnamed.typed($held, $params).await? {
+                        let result = client.$typed($sql, &typed).await;
+                        return result.inspect_err(|error| unnamed.failed(error));
+                    }
+                    // The driver says how many there should be.
+                    client.$method($sql, $params).await
+                };
+                return aside(unnamed).await;
             }
             let attempt = Attempt::begin(tenant, $sql);
-            let statement = statements.get(client, $sql, &pool.statements).await?;
+            let statement = match statements.kept($sql, &pool.statements) {
+                Some(statement) => statement,
+                None => aside(|| statements.prepare(client, $sql, &pool.statements)).await?,
+            };
             match client.$method(&statement, $params).await {
                 Err(error) if attempt.may_repeat(&error) => {
-                    let statement = statements.get(client, $sql, &pool.statements).await?;
-                    client.$method(&statement, $params).await
+                    let again = || async {
+                        let statement = statements.get(client, $sql, &pool.statements).await?;
+                        client.$method(&statement, $params).await
+                    };
+                    aside(again).await
                 }
                 result => result,
             }

@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use tokio_postgres::types::{BorrowToSql, FromSqlOwned, ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage, Statement, ToStatement};
 
+use super::aside::aside;
 use super::bound::bounded;
 use super::guard::{Conn, ConnRef};
 use crate::error::Error;

@@ -372,7 +372,7 @@ impl Inner {
         let slot = lease.index();
         match self.slots.give_back(lease) {
             GivenBack::Released => {}
-            GivenBack::Parked => self.tell_keeper(Message::Parked { slot }),
+            GivenBack::Parked => self.parked(slot),
             GivenBack::Unfit(lease) => self.unfit(lease),
         }
     }
@@ -384,7 +384,15 @@ impl Inner {
         Some(tenant.client)
     }
 
+    // A message to the keeper is large. Whoever gives a connection back should need no room for one on the stack.
     #[cold]
+    #[inline(never)]
+    fn parked(&self, slot: u32) {
+        self.tell_keeper(Message::Parked { slot });
+    }
+
+    #[cold]
+    #[inline(never)]
     pub(super) fn discard(&self, lease: Lease) {
         self.tell_keeper(Message::Returned {
             lease,
@@ -393,6 +401,7 @@ impl Inner {
     }
 
     #[cold]
+    #[inline(never)]
     pub(super) fn unfit(&self, lease: Lease) {
         self.tell_keeper(Message::Returned {
             lease,

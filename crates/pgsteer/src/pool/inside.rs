@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::Pool;
+use super::aside::aside;
 use super::checkout::Get;
 use super::guard::Conn;
 use super::inner::Counters;
@@ -162,9 +163,12 @@ impl Conn {
             return true;
         }
         Counters::add(&pool.counters.cancelled);
-        let stopping = settle::ask_to_stop(pool, &tenant.host, &tenant.canceller);
-        let both = futures_util::future::join(stopping, rolling_back);
-        let _ = timeout(settings.return_timeout - patience, both).await;
+        let stop = || {
+            let stopping = settle::ask_to_stop(pool, &tenant.host, &tenant.canceller);
+            let both = futures_util::future::join(stopping, rolling_back);
+            timeout(settings.return_timeout - patience, both)
+        };
+        let _ = aside(stop).await;
         false
     }
 

@@ -1,6 +1,7 @@
 //! The pool: guards, checkout, the keeper task and what people see of it. Decisions are the planner's in
 //! `pgsteer-core`; this carries them out.
 
+mod aside;
 mod before_checkout;
 mod bound;
 mod cached;
@@ -53,6 +54,7 @@ pub(crate) use crate::cluster::now;
 use crate::config::{Config, Settings, TargetSessionAttrs};
 use crate::error::Error;
 use crate::world::World;
+pub(crate) use aside::aside;
 use ends::Ends;
 use holders::Holders;
 use inner::{Counters, Inner, Message, Sheet, ToKeeper};

@@ -84,9 +84,29 @@ impl Statements {
         sql: &str,
         edition: &Edition,
     ) -> Result<Statement, Error> {
-        if let Some(Known::Prepared(known)) = self.known(sql, edition) {
-            return Ok(known);
+        match self.kept(sql, edition) {
+            Some(kept) => Ok(kept),
+            None => self.prepare(client, sql, edition).await,
         }
+    }
+
+    /// The statement for this text, if it is kept.
+    pub(super) fn kept(&self, sql: &str, edition: &Edition) -> Option<Statement> {
+        match self.known(sql, edition) {
+            Some(Known::Prepared(statement)) => Some(statement),
+            _ => None,
+        }
+    }
+
+    /// A new statement for this text, which is kept from now on if any may be.
+    ///
+    /// Cancel safe: nothing is kept of a statement that was not prepared to the end.
+    pub(super) async fn prepare(
+        &self,
+        client: &Client,
+        sql: &str,
+        edition: &Edition,
+    ) -> Result<Statement, Error> {
         let statement = client.prepare(sql).await?;
         if !self.unnamed {
             self.keep(sql, Known::Prepared(statement.clone()), edition);
@@ -118,18 +138,24 @@ impl Statements {
     }
 
     fn known(&self, sql: &str, edition: &Edition) -> Option<Known> {
-        self.kept(edition).by_text.get(sql).cloned()
+        let mut edited = self.edited(edition);
+        // One text after the other is the same as a rule: then nothing is looked up or moved.
+        match edited.by_text.peek_mru() {
+            Some((text, known)) if **text == *sql => Some(known.clone()),
+            _ => edited.by_text.get(sql).cloned(),
+        }
     }
 
     fn keep(&self, sql: &str, known: Known, edition: &Edition) {
-        let mut kept = self.kept(edition);
+        let mut kept = self.edited(edition);
         kept.by_text.push(sql.into(), known);
         if kept.by_text.len() > self.limit {
             kept.by_text.pop_lru();
         }
     }
 
-    fn kept(&self, edition: &Edition) -> MutexGuard<'_, Kept> {
+    /// What is kept of this edition.
+    fn edited(&self, edition: &Edition) -> MutexGuard<'_, Kept> {
         let mut kept = self.lock();
         let now = edition.now();
         if kept.edition != now {

@@ -3,6 +3,7 @@
 //! sent.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use pgsteer_core::verdict::{
@@ -110,12 +111,16 @@ impl<'a> Running<'a> {
         // What was found before is none of this transaction's.
         Conn::take_outdated(&conn);
         let tx = Tx::new(Arc::clone(&self.scope), self.number, Conn::host(&conn).clone());
-        let work = async {
-            let result = closure(tx).await;
-            self.scope.close().await;
-            result
+        let result = {
+            // Where it stays: the closure's future may be large.
+            let mut work = pin!(async {
+                let result = closure(tx).await;
+                self.scope.close().await;
+                result
+            });
+            self.in_time(work.as_mut()).await
         };
-        let Some(result) = self.in_time(work).await else {
+        let Some(result) = result else {
             return self.timed_out(conn).into();
         };
         let ended_inside = Conn::wire(&conn).said().ended != begun.ended;

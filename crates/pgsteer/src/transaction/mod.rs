@@ -20,7 +20,7 @@ pub use options::{Attempt, AttemptEnd, TransactionOptions};
 pub use tx::{Tx, TxClient};
 
 use crate::error::Error;
-use crate::pool::{Conn, Pool, now};
+use crate::pool::{Conn, Pool, aside, now};
 use attempt::{Outcome, Running};
 
 impl Pool {
@@ -165,7 +165,7 @@ where
             .await;
         let ended = match outcome {
             Outcome::Ended(ended) => ended,
-            Outcome::Lost(lost) => lost.settle(pool, &options).await,
+            Outcome::Lost(lost) => aside(|| lost.settle(pool, &options)).await,
         };
         let again = ended.end.may_be_tried_again() && number < options.attempts;
         let rest =

@@ -49,6 +49,7 @@ mod round_trips;
 mod runtimes;
 mod seeds;
 mod sharing;
+mod sizes;
 mod stages;
 mod stalling;
 mod storms;
