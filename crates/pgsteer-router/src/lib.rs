@@ -10,6 +10,7 @@
 //! - [`config`] is a router's configuration as people write it.
 
 mod admin;
+mod aside;
 pub mod backend;
 pub mod config;
 pub mod frame;

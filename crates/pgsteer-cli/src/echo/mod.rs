@@ -5,8 +5,10 @@ pub mod arguments;
 mod connection;
 pub mod fault;
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -175,11 +177,10 @@ impl Server {
             self.faults.fetch_add(served.faults, Ordering::Relaxed);
         };
         stream.set_nodelay(true)?;
-        let Some(tls) = &self.tls else {
-            return connection::serve(stream, &self.manners, chance, counted).await;
-        };
-        let stream = timeout(HANDSHAKE, tls.accept(stream)).await??;
-        connection::serve(stream, &self.manners, chance, counted).await
+        match &self.tls {
+            None => connection::serve(stream, &self.manners, chance, counted).await,
+            Some(tls) => encrypted(tls, stream, &self.manners, chance, counted).await,
+        }
     }
 
     fn totals(&self) -> String {
@@ -190,4 +191,19 @@ impl Server {
             self.faults.load(Ordering::Relaxed)
         )
     }
+}
+
+/// Serves a connection over TLS. Made apart, or that of every connection in clear were as large.
+#[inline(never)]
+fn encrypted(
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+    manners: &Manners,
+    chance: Rng,
+    counted: impl Fn(Served),
+) -> Pin<Box<impl Future<Output = io::Result<()>>>> {
+    Box::pin(async move {
+        let stream = timeout(HANDSHAKE, tls.accept(stream)).await??;
+        connection::serve(stream, manners, chance, counted).await
+    })
 }

@@ -106,7 +106,11 @@ impl Inner {
         None
     }
 
-    fn unfit(&self, lease: Lease) {
+    /// Hands the keeper a connection that is not to be used again. Apart, for a message is large, and whoever takes a connection
+    /// or lays it down should need no room for one on the stack.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unfit(&self, lease: Lease) {
         let back = Back::Unfit;
         self.tell_keeper(Message::Returned { lease, back });
     }

@@ -215,20 +215,17 @@ impl Inner {
         let connection = self.slots.get_mut(&mut lease);
         match connection.lay_down() {
             Ok(()) if pool::Tenant::is_fit(connection) => self.slots.release(lease),
-            Ok(()) => self.tell_keeper(Message::Returned {
-                lease,
-                back: Back::Unfit,
-            }),
+            Ok(()) => self.unfit(lease),
             Err(restless) => {
                 let has_served = connection.answered > 0;
-                drop(self.slots.take(&mut lease));
-                let back = Back::Lost { restless, has_served };
-                self.tell_keeper(Message::Returned { lease, back });
+                self.discard(lease, Back::Lost { restless, has_served });
             }
         }
     }
 
     /// Closes a connection that is not to be used again, at once and on this thread.
+    #[cold]
+    #[inline(never)]
     pub(super) fn discard(&self, mut lease: Lease, back: Back) {
         drop(self.slots.take(&mut lease));
         self.tell_keeper(Message::Returned { lease, back });

@@ -15,6 +15,7 @@ use super::options::ServerOptions;
 use super::pass_on::pass_on;
 use super::relay::{Passed, Relay};
 use super::shared::Shared;
+use crate::aside::aside;
 use crate::metrics::Error;
 
 /// Why a client connection is at its end.
@@ -71,7 +72,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             Err(stop) => return stop.into(),
         };
         if frame.length > SMALL {
-            if let Err(end) = Box::pin(pass_on(stream, shared, &mut incoming, frame)).await {
+            if let Err(end) = aside(|| pass_on(stream, shared, &mut incoming, frame)).await {
                 return end;
             }
             continue;
@@ -125,8 +126,7 @@ pub(crate) async fn deliver<S: AsyncRead + AsyncWrite + Unpin>(
             Err(_) => Delivered::Lost(Error::ClientWrite),
         },
         Answer::Begun(begun) => {
-            // Boxed, for it is large and seldom.
-            let ended = Box::pin(Relay::of_answer(stream, begun, options.terms()).run(deadline)).await;
+            let ended = aside(|| Relay::of_answer(stream, begun, options.terms()).run(deadline)).await;
             ended.count(shared);
             match ended.passed {
                 Passed::Lost(error) => Delivered::Lost(error),

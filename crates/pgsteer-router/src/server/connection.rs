@@ -15,6 +15,7 @@ use super::buffer::poll_fill;
 use super::client::{End, serve};
 use super::pipelined::serve_pipelined;
 use super::shared::Shared;
+use crate::aside::aside;
 
 /// Serves a client over a stream as it is.
 pub(crate) async fn in_clear<S: AsyncRead + AsyncWrite + Unpin>(
@@ -36,7 +37,7 @@ pub(crate) async fn in_clear<S: AsyncRead + AsyncWrite + Unpin>(
 pub(crate) async fn encrypted(socket: TcpStream, config: Arc<ServerConfig>, shared: Arc<Shared>) {
     let limit = shared.options.load().tls_handshake_timeout;
     let peer = socket.peer_addr();
-    let handshake = Box::pin(timeout(limit, TlsAcceptor::from(config).accept(socket))).await;
+    let handshake = aside(|| timeout(limit, TlsAcceptor::from(config).accept(socket))).await;
     let why = match handshake {
         Ok(Ok(stream)) => {
             let mut stream = Box::new(stream);
@@ -69,14 +70,14 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin>(
     if one_by_one {
         serve(stream, arrived, shared).await
     } else {
-        Box::pin(serve_pipelined(stream, arrived, shared)).await
+        aside(|| serve_pipelined(stream, arrived, shared)).await
     }
 }
 
 /// Closes our side and hears the client out, so that its system does not throw the last answer away for what it sends
 /// meanwhile.
 async fn say_goodbye<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, limit: Duration) {
-    let heard_out = async {
+    let heard_out = async move |stream: &mut S| {
         if stream.shutdown().await.is_err() {
             return;
         }
@@ -85,7 +86,7 @@ async fn say_goodbye<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, limit: D
             slot = None;
         }
     };
-    let _ = Box::pin(timeout(limit, heard_out)).await;
+    let _ = aside(|| timeout(limit, heard_out(stream))).await;
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use super::incoming::{Frame, Incoming, Stop};
 use super::options::ServerOptions;
 use super::pass_on::pass_on;
 use super::shared::Shared;
+use crate::aside::aside;
 use crate::metrics::{Error, Outstanding};
 
 /// A request at work. Dropped, it is given up.
@@ -98,7 +99,7 @@ pub(crate) async fn serve_pipelined<S: AsyncRead + AsyncWrite + Unpin>(
                     return stop.into();
                 }
                 if let Some(frame) = long.take() {
-                    if let Err(end) = Box::pin(pass_on(stream, shared, &mut incoming, frame)).await {
+                    if let Err(end) = aside(|| pass_on(stream, shared, &mut incoming, frame)).await {
                         return end;
                     }
                 }
