@@ -5,7 +5,6 @@
 mod allocations;
 mod apart;
 mod breaker;
-mod cached;
 mod contended;
 mod contenders;
 mod failover;
@@ -14,7 +13,6 @@ mod guard;
 mod ledger;
 mod machine;
 mod memory;
-
 mod options;
 mod page;
 mod picking;
@@ -67,7 +65,6 @@ fn main() -> ExitCode {
             Section::Picking => picking::measure(&options, &mut report),
             Section::Breaker => breaker::measure(&options, &mut report),
             Section::Guard => guard::measure(&server, &options, &mut report),
-            Section::Cached => cached::measure(&server, &options, &mut report),
             Section::Transactions => transactions::measure(&server, &options, &mut report),
         }
     }

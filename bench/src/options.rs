@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 pub const USAGE: &str = "\
-usage: pgsteer-bench [--quick] [--sections 1,2,3,4,5,6,7,8,9] [--out FILE]
+usage: pgsteer-bench [--quick] [--sections 1,2,3,4,5,6,7,8] [--out FILE]
   --quick     fewer and shorter rounds: for seeing that it works, not for figures
   --sections  1 get and return, 2 contended, 3 SELECT 1, 4 pool sizes, 5 picking a host,
-              6 circuit breakers, 7 one connection beside a bare one, 8 statements kept prepared,
-              9 transactions; all unless told otherwise
+              6 circuit breakers, 7 one connection beside a bare one, 8 transactions;
+              all unless told otherwise
   --out       also writes the report to this file
 `pgsteer-bench failover` and `pgsteer-bench router` measure other things; each has options of its own.";
 
@@ -20,11 +20,10 @@ pub enum Section {
     Picking,
     Breaker,
     Guard,
-    Cached,
     Transactions,
 }
 
-const SECTIONS: [Section; 9] = [
+const SECTIONS: [Section; 8] = [
     Section::GetAndReturn,
     Section::Contended,
     Section::SelectOne,
@@ -32,7 +31,6 @@ const SECTIONS: [Section; 9] = [
     Section::Picking,
     Section::Breaker,
     Section::Guard,
-    Section::Cached,
     Section::Transactions,
 ];
 
@@ -46,8 +44,7 @@ impl Section {
             Section::Picking => "5. Picking a host",
             Section::Breaker => "6. Circuit breakers",
             Section::Guard => "7. One connection beside a bare one",
-            Section::Cached => "8. Statements kept prepared",
-            Section::Transactions => "9. Transactions",
+            Section::Transactions => "8. Transactions",
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The contenders that run `SELECT 1`, prepared, on real connections.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
 
@@ -45,49 +44,14 @@ async fn run(client: &Client, statement: &Statement) -> i32 {
         .get(0)
 }
 
-/// pgsteer. A connection never moves while it is open, so its client's address tells which one it is; each has its
-/// statements by text, as a statement cache would.
-pub struct Pgsteer {
-    pool: pgsteer::Pool,
-    statements: HashMap<usize, HashMap<&'static str, Statement>>,
-}
-
-fn address(client: &Client) -> usize {
-    std::ptr::from_ref(client).addr()
-}
+/// pgsteer, which keeps the statement by its text on each connection.
+pub struct Pgsteer(pgsteer::Pool);
 
 impl Selects for Pgsteer {
-    const NAME: &'static str = "pgsteer";
-
-    async fn build(route: &Route) -> Self {
-        let pool = route.pool(CONNECTIONS).await;
-        let mut statements = HashMap::new();
-        let mut held = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let connection = pool.get().await.expect("a connection comes");
-            let statement = connection.prepare(SQL).await.expect("the statement is good");
-            statements.insert(address(&connection), HashMap::from([(SQL, statement)]));
-            held.push(connection);
-        }
-        drop(held);
-        Pgsteer { pool, statements }
-    }
-
-    async fn select(&self, _: usize) -> i32 {
-        let connection = self.pool.get().await.expect("a connection comes");
-        let statement = self.statements[&address(&connection)][SQL].clone();
-        run(&connection, &statement).await
-    }
-}
-
-/// pgsteer, and the statement is kept prepared by the pool itself.
-pub struct PgsteerCached(pgsteer::Pool);
-
-impl Selects for PgsteerCached {
     const NAME: &'static str = "pgsteer, query_one_cached";
 
     async fn build(route: &Route) -> Self {
-        PgsteerCached(route.pool(CONNECTIONS).await)
+        Pgsteer(route.pool(CONNECTIONS).await)
     }
 
     async fn select(&self, _: usize) -> i32 {

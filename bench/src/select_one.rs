@@ -16,11 +16,11 @@ use crate::server::{Route, Server};
 use crate::table::{Column, Table};
 use crate::turns::in_turn;
 
-pub const THROUGHPUT: &str = "queries a second";
-pub const CPU: &str = "client CPU µs a query";
+const THROUGHPUT: &str = "queries a second";
+const CPU: &str = "client CPU µs a query";
 const MEDIAN: &str = "p50 µs";
 const WORST: &str = "p99 µs, worst-off task";
-pub const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column] = &[
     Column::higher(THROUGHPUT),
     Column::lower(CPU),
     Column::lower(MEDIAN),
@@ -29,7 +29,7 @@ pub const COLUMNS: &[Column] = &[
 
 /// How long each measures at a time. Many short turns tell more than a few long ones: what the machine does meanwhile lasts
 /// for seconds.
-pub const TURN: Duration = Duration::from_millis(400);
+const TURN: Duration = Duration::from_millis(400);
 
 const WARM_UP: u8 = 0;
 const MEASURED: u8 = 1;
@@ -49,7 +49,7 @@ async fn work<S: Selects>(contender: Arc<S>, phase: Arc<AtomicU8>, task: usize) 
     }
 }
 
-pub fn round<S: Selects>(route: &Route, length: Duration, table: &mut Table) {
+fn round<S: Selects>(route: &Route, length: Duration, table: &mut Table) {
     let runtime = runtimes::two_workers();
     let contender = Arc::new(runtime.block_on(S::build(route)));
     let phase = Arc::new(AtomicU8::new(WARM_UP));
@@ -105,7 +105,7 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
         round::<Bb8<Checked>>,
         round::<Sqlx>,
     ];
-    for number in 0..options.rounds(31) {
+    for number in 0..options.rounds(41) {
         in_turn(number, &contenders, |round| round(route, TURN, &mut table));
     }
 
@@ -133,6 +133,11 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
         Bound::AtMost(1.0),
         ratio(WORST, Deadpool::NAME),
     );
+    demand(
+        "throughput, times deadpool-postgres'",
+        Bound::AtLeast(1.0),
+        ratio(THROUGHPUT, Deadpool::NAME),
+    );
     let bb8 = <Bb8<Checked> as Selects>::NAME;
     demand(
         "throughput, times bb8-postgres' with its defaults",
@@ -146,7 +151,8 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
     );
     report.table(
         table,
-        "A query's time counts from asking for the connection. Two workers; client and server share the machine's \
+        "A query's time counts from asking for the connection. pgsteer and deadpool-postgres keep the statement by its text on \
+         the connection. Two workers; client and server share the machine's \
          cores. The bare clients have 8 tasks, not 16, so their times hold no waiting for a connection.",
     );
 }

@@ -148,7 +148,7 @@ pub fn measure(server: &Server, options: &Options, report: &mut Report) {
     let Route::Tcp { host, port } = &route else {
         unreachable!("it is a route over TCP")
     };
-    let mut table = Table::new("9. A transaction of one statement, TCP", COLUMNS);
+    let mut table = Table::new("8. A transaction of one statement, TCP", COLUMNS);
     runtime.block_on(async {
         let counting = Counting::before(host, *port).await;
         let (counted, direct) = (Both::open(&counting.route).await, Both::open(&route).await);
