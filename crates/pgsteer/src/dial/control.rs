@@ -147,10 +147,6 @@ impl Control {
         })
     }
 
-    pub(super) fn session(&self) -> &Arc<Session> {
-        &self.session
-    }
-
     pub(super) fn handle(self: &Arc<Self>) -> Handle {
         Handle(Arc::clone(self))
     }

@@ -37,6 +37,7 @@ pub(crate) struct Driver {
     connection: Option<Tapped>,
     wire: Arc<Wire>,
     control: Arc<Control>,
+    session: Arc<Session>,
     /// The task that polls it.
     task: Waker,
     /// Wakes that task, for everything that the connection waits for.
@@ -52,7 +53,8 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(super) fn new(connection: Tapped, wire: Arc<Wire>) -> Self {
-        let control = Control::new(Arc::new(Session::new()));
+        let session = Arc::new(Session::new());
+        let control = Control::new(Arc::clone(&session));
         let task = Waker::noop().clone();
         Driver {
             connection: Some(connection),
@@ -60,6 +62,7 @@ impl Driver {
             waker: control.moved_to(&task),
             task,
             control,
+            session,
             last_words: None,
             notifications: None,
             close_by: None,
@@ -81,7 +84,7 @@ impl Driver {
 
     /// The session it keeps.
     pub(crate) fn session(&self) -> &Arc<Session> {
-        self.control.session()
+        &self.session
     }
 
     /// For orders to it.
@@ -120,8 +123,7 @@ impl Driver {
         let Some(connection) = &mut self.connection else {
             return Poll::Ready(EndReason::TaskDied);
         };
-        let session = self.control.session();
-        session.begin_pass();
+        self.session.begin_pass();
         let mut cx = Context::from_waker(&self.waker);
         loop {
             self.wire.begin_poll();
@@ -142,7 +144,7 @@ impl Driver {
         if after.role_doubted && !self.told_of_doubt {
             self.told_of_doubt = self.control.tell(|owner| owner.role_doubted());
         }
-        match session.end_pass(after.busy, after.dirty) {
+        match self.session.end_pass(after.busy, after.dirty) {
             // Whatever woke the session has woken this task too: the next pass comes by itself.
             PassEnd::Again | PassEnd::Rest => {}
             PassEnd::Release => _ = self.control.tell(|owner| owner.release()),

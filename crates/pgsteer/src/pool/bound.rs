@@ -23,7 +23,7 @@ use crate::error::{ConnectionLost, Error};
 macro_rules! bounded {
     ($guard:expr, $call:expr) => {{
         let (pool, lease, call) = ($guard.pool(), $guard.lease(), $call);
-        match pool.settings.socket_timeout {
+        match pool.tenant(lease).socket_timeout {
             None => call().await.map_err(|error| pool.query_error(lease, error)),
             Some(limit) => aside(|| pool.bounded(lease, limit, call)).await,
         }

@@ -86,6 +86,7 @@ async fn search(mut report: Report, avoid: Vec<HostKey>) {
             } = dialled;
             let address = peer.address().map(|address| address.to_canonical());
             let tenant = Tenant {
+                socket_timeout: report.pool.settings.socket_timeout,
                 client,
                 session,
                 wire,

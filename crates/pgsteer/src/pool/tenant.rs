@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgsteer_core::commit::Doubt;
 use pgsteer_core::host::HostKey;
@@ -13,8 +13,13 @@ use super::statements::Statements;
 use crate::dial::{Canceller, Handle, Wire};
 
 /// One open connection. It stays in its slot from opening to closing; holders reach it through their lease.
+///
+/// In the order in which they stand here: what every call looks at is behind the client's own end, on one cache line.
+#[repr(C)]
 pub(crate) struct Tenant {
     pub(crate) client: Client,
+    /// The pool's.
+    pub(crate) socket_timeout: Option<Duration>,
     pub(crate) session: Arc<Session>,
     pub(crate) wire: Arc<Wire>,
     pub(crate) canceller: Canceller,

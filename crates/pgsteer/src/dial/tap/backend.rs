@@ -168,6 +168,16 @@ pub(crate) struct Said {
 impl Said {
     /// A command was completed.
     fn completed(&mut self, tag: &[u8]) {
+        // Behind the tag of a command that has to do with rows stands their number, and it does none of this.
+        if !tag.last().is_some_and(u8::is_ascii_digit) {
+            self.controlled(tag);
+        }
+        self.tag.get_or_insert(CommandTag::EMPTY).set(tag);
+    }
+
+    /// A command was completed that may have to do with the transaction.
+    #[cold]
+    fn controlled(&mut self, tag: &[u8]) {
         match tag {
             // Another may be open when all is answered, by then.
             b"COMMIT" | b"PREPARE TRANSACTION" => self.ended += 1,
@@ -177,7 +187,6 @@ impl Said {
             b"SET" | b"RESET" | b"BEGIN" | b"START TRANSACTION" => self.remade += 1,
             _ => {}
         }
-        self.tag.get_or_insert(CommandTag::EMPTY).set(tag);
     }
 
     /// ReadyForQuery came.
@@ -196,16 +205,17 @@ impl Said {
     }
 }
 
-/// The server's side of the wire.
+/// The server's side of the wire, in the order of [`Wire`](super::Wire).
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Backend {
-    frames: Frames,
-    said: Said,
-    prefix: [u8; Backend::PREFIX],
-    prefix_length: usize,
-    routine: Routine,
     /// The next byte is the bare answer to a request for encryption.
     bare_answer: bool,
+    frames: Frames,
+    said: Said,
+    routine: Routine,
+    prefix_length: usize,
+    prefix: [u8; Backend::PREFIX],
 }
 
 /// What follows the bytes read.

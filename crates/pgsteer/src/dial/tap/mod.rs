@@ -41,7 +41,10 @@ pub(crate) enum StreamEnd {
 ///
 /// What a pass of the driver asks is in `marks`, which need no lock; the lock is taken when bytes have passed, and by
 /// others who ask.
+///
+/// Here and in [`Seen`] the order is as it stands: what a round trip looks at comes first, and close together.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Wire {
     /// Written on the driver's task alone, by the tap and by [`Wire::begin_poll`], so plain loads and stores do.
     marks: AtomicU8,
@@ -72,17 +75,18 @@ const HEARD: u8 = 1 << 7;
 const SEEN: u8 = OPEN | DIRTY | TERMINATED | ROLE_DOUBTED | OWED;
 
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Seen {
-    frontend: Frontend,
-    backend: Backend,
-    ledger: Ledger,
     /// Nothing more is read: the bytes are encrypted or not the protocol.
     blind: bool,
     /// The bytes were not the protocol.
     nonsense: bool,
-    end: Option<StreamEnd>,
     /// The transaction status when the last simple query was sent, as far as it was known.
     at_query: TransactionStatus,
+    end: Option<StreamEnd>,
+    ledger: Ledger,
+    frontend: Frontend,
+    backend: Backend,
 }
 
 /// What a pass of the driver left behind.
