@@ -21,7 +21,7 @@ pub(crate) async fn round(site: &Site, uses: &[Use], random: &mut fastrand::Rng)
     let mut conn = site.pool.get().await.unwrap();
     is_clean(site, &conn, number).await;
     let way = uses[random.usize(0..uses.len())];
-    let result = patience.with(way.run(site, &mut conn, number)).await;
+    let result = way.run(site, &mut conn, number, patience).await;
     match result {
         Some(Err(error)) => panic!("{way:?}: {error}"),
         Some(Ok(())) => {}

@@ -13,6 +13,7 @@ use pgsteer::tokio_postgres::types::Type;
 use pgsteer::tokio_postgres::{Client, SimpleQueryMessage};
 use pgsteer::{Conn, Error};
 
+use crate::giving_up::Patience;
 use crate::site::{LENGTH, ROWS, Site};
 
 /// One of them.
@@ -79,8 +80,21 @@ impl Use {
         uses
     }
 
-    /// To its end.
-    pub(crate) async fn run(self, site: &Site, conn: &mut Conn, number: i32) -> Result<(), Error> {
+    /// Until it has ended, or is given up.
+    pub(crate) async fn run(
+        self,
+        site: &Site,
+        conn: &mut Conn,
+        number: i32,
+        patience: Patience,
+    ) -> Option<Result<(), Error>> {
+        match self {
+            Cancelled => cancelled(site, conn, patience).await,
+            _ => patience.with(self.to_its_end(site, conn, number)).await,
+        }
+    }
+
+    async fn to_its_end(self, site: &Site, conn: &mut Conn, number: i32) -> Result<(), Error> {
         match self {
             Simple => simple(conn, number).await,
             Batch => {
@@ -107,7 +121,7 @@ impl Use {
             CopyInUnfinished => copy_in(site, conn, false).await,
             CopyOut => copy_out(conn).await,
             Pipelined => pipelined(conn, number).await,
-            Cancelled => cancelled(site, conn).await,
+            Cancelled => cancelled(site, conn, Patience::Endless).await.unwrap_or(Ok(())),
             BinaryCopyIn => binary_copy_in(site, conn).await,
             BinaryCopyOut => binary_copy_out(conn).await,
             Notifications => notifications(conn, number).await,
@@ -322,16 +336,18 @@ async fn pipelined(conn: &Conn, number: i32) -> Result<(), Error> {
     simple
 }
 
-/// The request is seen to its end whatever becomes of the query.
-async fn cancelled(site: &Site, conn: &Conn) -> Result<(), Error> {
-    let sleep = conn.batch_execute("SELECT pg_sleep(0.05)");
+/// A query that a cancel request may hit. The query may be given up, the request is seen to its end: one that is under way when
+/// the connection goes back may hit whoever has it next.
+async fn cancelled(site: &Site, conn: &Conn, patience: Patience) -> Option<Result<(), Error>> {
+    let sleep = patience.with(conn.batch_execute("SELECT pg_sleep(0.05)"));
     let token = conn.cancel_token();
     let (slept, ()) = join(sleep, site.cancel(conn, token)).await;
     // It may come too early or too late.
-    if let Err(error) = slept {
+    if let Some(Err(error)) = &slept {
         assert_eq!(error.code(), Some(SqlState::QUERY_CANCELED.code()));
+        return Some(Ok(()));
     }
-    Ok(())
+    slept
 }
 
 async fn binary_copy_in(site: &Site, conn: &Conn) -> Result<(), Error> {
