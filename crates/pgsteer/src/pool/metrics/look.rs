@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use metrics::with_recorder;
+use metrics::{Key, with_recorder};
 use pgsteer_core::breaker::State;
 use pgsteer_core::host::HostKey;
 
@@ -14,19 +14,46 @@ use crate::pool::status::Totals;
 
 /// What was seen at the last look.
 pub(super) struct Look {
-    labels: Arc<Labels>,
+    keys: Keys,
     totals: Totals,
     uses: Vec<u32>,
     /// How often the breaker has opened, if there is one.
     outages: Option<u64>,
     /// Every host that has had a connection: those that have none any more are told of too.
-    hosts: BTreeMap<HostKey, usize>,
+    hosts: BTreeMap<HostKey, Host>,
+}
+
+/// How many connections a host has, and under which key that is told.
+struct Host {
+    key: Key,
+    connections: usize,
+}
+
+/// A label beyond the pool's own, and its value.
+type More = Option<(&'static str, &'static str)>;
+
+/// The keys under which something has been told. Each is made once: a key is a handful of strings, and a look is taken
+/// every second for as long as the pool lives.
+struct Keys {
+    labels: Arc<Labels>,
+    made: BTreeMap<(&'static str, More), Key>,
+}
+
+impl Keys {
+    fn get(&mut self, name: &'static str, more: More) -> &Key {
+        let Keys { labels, made } = self;
+        made.entry((name, more))
+            .or_insert_with(|| labels.key(name, more.map(|(label, value)| (label, value.to_owned()))))
+    }
 }
 
 impl Look {
     pub(super) fn new(pool: &Inner) -> Self {
         Look {
-            labels: pool.labels.clone(),
+            keys: Keys {
+                labels: pool.labels.clone(),
+                made: BTreeMap::new(),
+            },
             totals: Totals::default(),
             uses: vec![0; pool.sheets.len()],
             // Outages of before are not the pool's.
@@ -55,8 +82,17 @@ impl Look {
         for (state, count) in states {
             self.connections(state, count);
         }
-        self.hosts.values_mut().for_each(|count| *count = 0);
-        self.hosts.extend(stats.by_host);
+        self.forget_connections();
+        for (host, connections) in stats.by_host {
+            match self.hosts.get_mut(&host) {
+                Some(known) => known.connections = connections,
+                None => {
+                    let more = Some(("host", host.to_string()));
+                    let key = self.keys.labels.key(table::HOST_CONNECTIONS, more);
+                    self.hosts.insert(host, Host { key, connections });
+                }
+            }
+        }
         self.tell_hosts();
     }
 
@@ -86,7 +122,7 @@ impl Look {
             ("cut", before.cut, now.cut),
         ];
         for (done, before, now) in cleaned {
-            self.counter(table::CLEANED, Some(("done", done.to_owned())), now - before);
+            self.counter(table::CLEANED, Some(("done", done)), now - before);
         }
         let found = [
             (
@@ -97,10 +133,10 @@ impl Look {
             ("aborted", before.commits_found_aborted, now.commits_found_aborted),
         ];
         for (outcome, before, now) in found {
-            self.counter(table::FOUND, Some(("outcome", outcome.to_owned())), now - before);
+            self.counter(table::FOUND, Some(("outcome", outcome)), now - before);
         }
         for ((reason, before), (_, now)) in before.closes.by_reason().zip(now.closes.by_reason()) {
-            self.counter(table::CLOSED, Some(("reason", reason.to_owned())), now - before);
+            self.counter(table::CLOSED, Some(("reason", reason)), now - before);
         }
         let mut checkouts = 0;
         for (slot, before) in (0..).zip(&mut self.uses) {
@@ -125,27 +161,33 @@ impl Look {
         self.gauge(table::BREAKER_STATE, None, state);
     }
 
-    fn connections(&self, state: &str, count: usize) {
-        self.gauge(table::CONNECTIONS, Some(("state", state.to_owned())), count);
+    fn connections(&mut self, state: &'static str, count: usize) {
+        self.gauge(table::CONNECTIONS, Some(("state", state)), count);
+    }
+
+    fn forget_connections(&mut self) {
+        self.hosts.values_mut().for_each(|host| host.connections = 0);
     }
 
     fn tell_hosts(&self) {
-        for (host, count) in &self.hosts {
-            let host = Some(("host", host.to_string()));
-            self.gauge(table::HOST_CONNECTIONS, host, *count);
-        }
+        self.hosts
+            .values()
+            .for_each(|host| set(&host.key, host.connections));
     }
 
-    fn gauge(&self, name: &'static str, more: Option<(&'static str, String)>, value: usize) {
-        let key = self.labels.key(name, more);
-        // A pool has 65,535 connections at most, and of callers nobody counts more than 2^52.
-        with_recorder(|recorder| recorder.register_gauge(&key, &METADATA)).set(value as f64);
+    fn gauge(&mut self, name: &'static str, more: More, value: usize) {
+        set(self.keys.get(name, more), value);
     }
 
-    fn counter(&self, name: &'static str, more: Option<(&'static str, String)>, more_of_it: u64) {
-        let key = self.labels.key(name, more);
-        with_recorder(|recorder| recorder.register_counter(&key, &METADATA)).increment(more_of_it);
+    fn counter(&mut self, name: &'static str, more: More, more_of_it: u64) {
+        let key = self.keys.get(name, more);
+        with_recorder(|recorder| recorder.register_counter(key, &METADATA)).increment(more_of_it);
     }
+}
+
+fn set(gauge: &Key, value: usize) {
+    // A pool has 65,535 connections at most, and of callers nobody counts more than 2^52.
+    with_recorder(|recorder| recorder.register_gauge(gauge, &METADATA)).set(value as f64);
 }
 
 impl Drop for Look {
@@ -158,7 +200,7 @@ impl Drop for Look {
         for state in ["idle", "leased", "opening", "settling", "closing"] {
             self.connections(state, 0);
         }
-        self.hosts.values_mut().for_each(|count| *count = 0);
+        self.forget_connections();
         self.tell_hosts();
     }
 }
