@@ -82,7 +82,7 @@ fn tls(arguments: &EchoArguments) -> Result<Option<TlsAcceptor>, Failure> {
         key: key.clone(),
         client_ca: arguments.tls_client_ca.clone(),
     };
-    Ok(Some(files.load().map_err(Failure::work)?.into()))
+    Ok(Some(files.load()?.into()))
 }
 
 /// An address taken, and not listened on yet. One that will never be listened on is not to be shared: others could take it.

@@ -142,9 +142,10 @@ fn tls(arguments: &LoadArguments) -> Result<(TlsConnector, ServerName<'static>),
     Ok((TlsConnector::from(Arc::new(config)), name))
 }
 
+/// As with an address that cannot be listened on: the option is as it should be, what it names is not.
 impl From<TlsError> for Failure {
     fn from(error: TlsError) -> Self {
-        Failure::Usage(error.to_string())
+        Failure::Work(error.to_string())
     }
 }
 

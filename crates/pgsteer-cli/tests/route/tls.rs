@@ -387,25 +387,25 @@ fn certificates_that_cannot_be_used_are_told_by_option_and_file() {
     let cases: [(Vec<&str>, i32, &str, &str); 9] = [
         (
             [&load[..], &["--ca", &nothing]].concat(),
-            2,
+            1,
             "--ca ",
             "No such file",
         ),
         (
             [&load[..], &["--ca", &empty]].concat(),
-            2,
+            1,
             "--ca ",
             "there is no certificate in PEM form in it",
         ),
         (
             [&load[..], &["--ca", &site.ca, "--cert", cert, "--key", cert]].concat(),
-            2,
+            1,
             "--key ",
             "there is no private key in PEM form in it",
         ),
         (
             [&load[..], &["--ca", &site.ca, "--cert", cert, "--key", other_key]].concat(),
-            2,
+            1,
             "--key ",
             "the key does not belong to the certificate",
         ),
