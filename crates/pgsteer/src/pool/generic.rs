@@ -1,8 +1,9 @@
 //! One trait over everything that statements can be run on, for functions that do not care which it is.
 
+use std::fmt::Debug;
 use std::future::Future;
 
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::types::{FromSqlOwned, ToSql, Type};
 use tokio_postgres::{Row, SimpleQueryMessage, Statement, ToStatement};
 
 use super::guard::{Conn, ConnRef};
@@ -32,6 +33,9 @@ mod sealed {
 /// # Ok(()) }
 /// ```
 pub trait GenericClient: sealed::Sealed + Send + Sync {
+    /// As [`Conn::prepare`].
+    fn prepare(&self, sql: &str) -> impl Future<Output = Result<Statement, Error>> + Send;
+
     /// As [`Conn::prepare_typed`].
     fn prepare_typed(
         &self,
@@ -106,6 +110,64 @@ pub trait GenericClient: sealed::Sealed + Send + Sync {
     where
         T: ?Sized + ToStatement + Sync;
 
+    /// As [`Conn::query_typed`].
+    fn query_typed(
+        &self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> impl Future<Output = Result<Vec<Row>, Error>> + Send;
+
+    /// As [`Conn::query_typed_one`].
+    fn query_typed_one(
+        &self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> impl Future<Output = Result<Row, Error>> + Send;
+
+    /// As [`Conn::query_typed_opt`].
+    fn query_typed_opt(
+        &self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> impl Future<Output = Result<Option<Row>, Error>> + Send;
+
+    /// As [`Conn::execute_typed`].
+    fn execute_typed(
+        &self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    /// As [`Conn::query_scalar`].
+    fn query_scalar<R, T>(
+        &self,
+        statement: &T,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Vec<R>, Error>> + Send
+    where
+        R: FromSqlOwned + Send,
+        T: ?Sized + ToStatement + Sync + Debug;
+
+    /// As [`Conn::query_one_scalar`].
+    fn query_one_scalar<R, T>(
+        &self,
+        statement: &T,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<R, Error>> + Send
+    where
+        R: FromSqlOwned + Send,
+        T: ?Sized + ToStatement + Sync + Debug;
+
+    /// As [`Conn::query_opt_scalar`].
+    fn query_opt_scalar<R, T>(
+        &self,
+        statement: &T,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> impl Future<Output = Result<Option<R>, Error>> + Send
+    where
+        R: FromSqlOwned + Send,
+        T: ?Sized + ToStatement + Sync + Debug;
+
     /// As [`Conn::batch_execute`].
     fn batch_execute(&self, sql: &str) -> impl Future<Output = Result<(), Error>> + Send;
 
@@ -114,10 +176,14 @@ pub trait GenericClient: sealed::Sealed + Send + Sync {
 }
 
 macro_rules! generic_client {
-    ($client:ty, $prepare:ident) => {
+    ($client:ty) => {
         impl GenericClient for $client {
+            async fn prepare(&self, sql: &str) -> Result<Statement, Error> {
+                <$client>::prepare(self, sql).await
+            }
+
             async fn prepare_typed(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
-                <$client>::$prepare(self, sql, types).await
+                <$client>::prepare_typed(self, sql, types).await
             }
 
             async fn prepare_cached(&self, sql: &str) -> Result<Statement, Error> {
@@ -184,6 +250,74 @@ macro_rules! generic_client {
                 <$client>::execute(self, statement, params).await
             }
 
+            async fn query_typed(
+                &self,
+                sql: &str,
+                params: &[(&(dyn ToSql + Sync), Type)],
+            ) -> Result<Vec<Row>, Error> {
+                <$client>::query_typed(self, sql, params).await
+            }
+
+            async fn query_typed_one(
+                &self,
+                sql: &str,
+                params: &[(&(dyn ToSql + Sync), Type)],
+            ) -> Result<Row, Error> {
+                <$client>::query_typed_one(self, sql, params).await
+            }
+
+            async fn query_typed_opt(
+                &self,
+                sql: &str,
+                params: &[(&(dyn ToSql + Sync), Type)],
+            ) -> Result<Option<Row>, Error> {
+                <$client>::query_typed_opt(self, sql, params).await
+            }
+
+            async fn execute_typed(
+                &self,
+                sql: &str,
+                params: &[(&(dyn ToSql + Sync), Type)],
+            ) -> Result<u64, Error> {
+                <$client>::execute_typed(self, sql, params).await
+            }
+
+            async fn query_scalar<R, T>(
+                &self,
+                statement: &T,
+                params: &[&(dyn ToSql + Sync)],
+            ) -> Result<Vec<R>, Error>
+            where
+                R: FromSqlOwned + Send,
+                T: ?Sized + ToStatement + Sync + Debug,
+            {
+                <$client>::query_scalar(self, statement, params).await
+            }
+
+            async fn query_one_scalar<R, T>(
+                &self,
+                statement: &T,
+                params: &[&(dyn ToSql + Sync)],
+            ) -> Result<R, Error>
+            where
+                R: FromSqlOwned + Send,
+                T: ?Sized + ToStatement + Sync + Debug,
+            {
+                <$client>::query_one_scalar(self, statement, params).await
+            }
+
+            async fn query_opt_scalar<R, T>(
+                &self,
+                statement: &T,
+                params: &[&(dyn ToSql + Sync)],
+            ) -> Result<Option<R>, Error>
+            where
+                R: FromSqlOwned + Send,
+                T: ?Sized + ToStatement + Sync + Debug,
+            {
+                <$client>::query_opt_scalar(self, statement, params).await
+            }
+
             async fn batch_execute(&self, sql: &str) -> Result<(), Error> {
                 <$client>::batch_execute(self, sql).await
             }
@@ -195,6 +329,6 @@ macro_rules! generic_client {
     };
 }
 
-generic_client!(Conn, prepare_typed);
-generic_client!(ConnRef<'_>, prepare_typed);
-generic_client!(Tx, prepare);
+generic_client!(Conn);
+generic_client!(ConnRef<'_>);
+generic_client!(Tx);

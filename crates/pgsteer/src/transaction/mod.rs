@@ -12,6 +12,7 @@ mod options;
 mod question;
 mod scope;
 mod tx;
+mod typed;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};

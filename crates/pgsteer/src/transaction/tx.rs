@@ -174,14 +174,25 @@ impl Tx {
         self.client()?.conn().simple_query(sql).await
     }
 
-    /// Prepares a statement, for this connection only. Types that are not given are the server's to find.
+    /// Prepares a statement, for this connection only; it is closed when the last clone of it is dropped.
     ///
     /// # Errors
     /// As [`query`](Self::query).
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
-    pub async fn prepare(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
+    pub async fn prepare(&self, sql: &str) -> Result<Statement, Error> {
+        self.prepare_typed(sql, &[]).await
+    }
+
+    /// As [`prepare`](Self::prepare), with types given for the first parameters. The others are the server's to find.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn prepare_typed(&self, sql: &str, types: &[Type]) -> Result<Statement, Error> {
         self.client()?.conn().prepare_typed(sql, types).await
     }
 

@@ -351,7 +351,7 @@ async fn the_client_of_a_transaction_runs_within_it() {
             client
                 .execute("INSERT INTO ledger VALUES ($1, $2)", &[&7_i64, &"x"])
                 .await?;
-            let statement = tx.prepare("SELECT note FROM ledger WHERE id = $1", &[]).await?;
+            let statement = tx.prepare("SELECT note FROM ledger WHERE id = $1").await?;
             let row = tx.query_one(&statement, &[&7_i64]).await?;
             assert_eq!(row.get::<_, &str>(0), "x");
             drop(client);

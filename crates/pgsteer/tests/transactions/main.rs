@@ -10,6 +10,7 @@
 
 mod conflicts;
 mod cutting;
+mod generic;
 mod given_up;
 mod in_time;
 mod killed;
