@@ -1,5 +1,6 @@
 //! Many tasks and few connections: each task gets one, lets others run once, and returns it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread::sleep;
@@ -7,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 use hdrhistogram::Histogram;
+use tokio::sync::Notify;
 
-use crate::contenders::{Bb8, Borrowed, Contender, Deadpool, Owned};
+use crate::contenders::{Bb8, Borrowed, Contender, Deadpool, Owned, SIZE};
 use crate::options::Options;
 use crate::report::{Bound, Report};
 use crate::runtimes;
@@ -74,8 +76,50 @@ impl Shared {
     }
 }
 
+/// What is measured: a turn is to wait for what there is less of than tasks, to let others run once, and to give it on.
+trait Turns: Send + Sync + Sized + 'static {
+    const NAME: &'static str;
+
+    fn build(server: &Server) -> impl Future<Output = Self>;
+
+    fn turn(&self, task: usize, got: impl FnOnce() + Send) -> impl Future<Output = ()> + Send;
+}
+
+impl<C: Contender> Turns for C {
+    const NAME: &'static str = C::NAME;
+
+    fn build(server: &Server) -> impl Future<Output = Self> {
+        C::build(server)
+    }
+
+    fn turn(&self, _: usize, got: impl FnOnce() + Send) -> impl Future<Output = ()> + Send {
+        self.get_yield_and_return(got)
+    }
+}
+
+/// No pool: ten turns go round all tasks in a fixed order, each woken by the one whose turn it was. What is left when a
+/// pool costs nothing at all: the runtime.
+struct Ring([Notify; TASKS]);
+
+impl Turns for Ring {
+    const NAME: &'static str = "no pool, the runtime alone";
+
+    async fn build(_: &Server) -> Self {
+        let ring = Ring([const { Notify::const_new() }; TASKS]);
+        ring.0.iter().take(SIZE as usize).for_each(Notify::notify_one);
+        ring
+    }
+
+    async fn turn(&self, task: usize, got: impl FnOnce() + Send) {
+        self.0[task].notified().await;
+        got();
+        tokio::task::yield_now().await;
+        self.0[(task + SIZE as usize) % TASKS].notify_one();
+    }
+}
+
 /// One task; returns its waits in nanoseconds.
-async fn work<C: Contender>(pool: Arc<C>, shared: Arc<Shared>, task: usize) -> Histogram<u32> {
+async fn work<C: Turns>(pool: Arc<C>, shared: Arc<Shared>, task: usize) -> Histogram<u32> {
     let mut waits = Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("the bounds are good");
     let mut turns = 0;
     loop {
@@ -84,9 +128,9 @@ async fn work<C: Contender>(pool: Arc<C>, shared: Arc<Shared>, task: usize) -> H
             phase::TIME => {
                 let asked = Instant::now();
                 let got = || waits.saturating_record(asked.elapsed().as_nanos() as u64);
-                pool.get_yield_and_return(got).await;
+                pool.turn(task, got).await;
             }
-            phase::WARM_UP | phase::COUNT => pool.get_yield_and_return(|| ()).await,
+            phase::WARM_UP | phase::COUNT => pool.turn(task, || ()).await,
             phase => unreachable!("there is no phase {phase}"),
         }
         turns += 1;
@@ -94,7 +138,7 @@ async fn work<C: Contender>(pool: Arc<C>, shared: Arc<Shared>, task: usize) -> H
     }
 }
 
-fn round<C: Contender>(server: &Server, length: Duration, table: &mut Table) {
+fn round<C: Turns>(server: &Server, length: Duration, table: &mut Table) {
     let runtime = runtimes::two_workers();
     let pool = Arc::new(runtime.block_on(C::build(server)));
     let shared = Arc::new(Shared::default());
@@ -147,15 +191,22 @@ fn variation(figures: &[f64]) -> f64 {
 pub fn measure(server: &Server, options: &Options, report: &mut Report) {
     let title = "2. Contended: 64 tasks, pool of 10, held over one yield, 2 workers";
     let mut table = Table::new(title, COLUMNS);
-    let contenders = [round::<Borrowed>, round::<Owned>, round::<Deadpool>, round::<Bb8>];
+    let contenders = [
+        round::<Borrowed>,
+        round::<Owned>,
+        round::<Deadpool>,
+        round::<Bb8>,
+        round::<Ring>,
+    ];
     for number in 0..options.rounds(31) {
         in_turn(number, &contenders, |round| round(server, PHASE, &mut table));
     }
 
-    let ours = [Borrowed::NAME, Owned::NAME];
+    let ours = [<Borrowed as Turns>::NAME, <Owned as Turns>::NAME];
+    let (deadpool, bb8) = (<Deadpool as Turns>::NAME, <Bb8 as Turns>::NAME);
     let ratios = |column| {
         let beside = |rival| ours.map(|name| table.ratio(name, rival, column));
-        [beside(Deadpool::NAME), beside(Bb8::NAME)].into_iter().flatten()
+        [beside(deadpool), beside(bb8)].into_iter().flatten()
     };
     let throughput = ratios(THROUGHPUT).fold(f64::INFINITY, f64::min);
     let wait = ratios(WAIT).fold(0.0, f64::max);
@@ -184,7 +235,9 @@ pub fn measure(server: &Server, options: &Options, report: &mut Report) {
     report.table(
         table,
         "Throughput, CPU and variation are taken while nothing reads a clock; waits in a second phase of the same \
-         round. A task that got nothing counts as having waited for the whole phase. Demands are judged by the \
-         worse of pgsteer's two guards beside the better of the two, by the median of the rounds' own ratios.",
+         round. A task that got nothing counts as having waited for the whole phase. \"No pool\" lets ten turns go round all \
+         tasks in a fixed order, each task woken by the one before: what the runtime leaves to a pool that costs nothing; \
+         a task there cannot be overtaken by one that is sooner ready, so its waits are no limit. Demands are judged by \
+         the worse of pgsteer's two guards beside the better of deadpool and bb8, by the median of the rounds' own ratios.",
     );
 }
