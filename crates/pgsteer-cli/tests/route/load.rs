@@ -298,7 +298,7 @@ fn a_target_that_is_not_there_fails_the_work_and_bad_usage_says_what_is_allowed(
         ),
         (
             &["--target", "127.0.0.1:1", "--tls", "--ca", "/nonexistent.pem"],
-            2,
+            1,
             "--ca /nonexistent.pem",
         ),
     ];
