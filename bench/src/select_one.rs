@@ -187,7 +187,8 @@ fn over(route: &Route, options: &Options, report: &mut Report) {
     report.table(
         table,
         "Throughput and CPU are taken while nothing reads a clock; times in a second phase of the same turn. A query's time \
-         counts from asking for the connection. pgsteer and deadpool-postgres keep the statement by its text on \
+         counts from asking for the connection; a task that got nothing counts as having waited for the whole phase. \
+         pgsteer and deadpool-postgres keep the statement by its text on \
          the connection. Two workers; client and server share the machine's \
          cores. The bare clients have 8 tasks, not 16, so their times hold no waiting for a connection.",
     );
