@@ -8,7 +8,7 @@ use super::cells::Cells;
 use super::session::Session;
 use super::sync::{AtomicBool, Mutex, Ordering, Padded, UnsafeCell};
 use super::waiters::{Granted, Queue};
-use super::words::{Cleared, Lane, Words};
+use super::words::{Lane, Words};
 use std::convert::Infallible;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -164,26 +164,17 @@ impl<T: Tenant, E> Slots<T, E> {
     }
 
     #[inline]
-    fn taken(&self, cleared: Cleared) -> Take {
-        match cleared {
-            Cleared::Taken(index) => {
-                let lease = Lease { pool: self.id, index };
-                if self.fits(&lease) {
-                    self.count_use(&lease);
-                    Take::Leased(lease)
-                } else {
-                    Take::Unfit(lease)
-                }
-            }
-            Cleared::Overtook(index) => self.step_back(Lease { pool: self.id, index }),
-            Cleared::Nothing => Take::Empty,
+    fn taken(&self, index: Option<u32>) -> Take {
+        let Some(index) = index else {
+            return Take::Empty;
+        };
+        let lease = Lease { pool: self.id, index };
+        if self.fits(&lease) {
+            self.count_use(&lease);
+            Take::Leased(lease)
+        } else {
+            Take::Unfit(lease)
         }
-    }
-
-    #[cold]
-    fn step_back(&self, lease: Lease) -> Take {
-        self.release(lease);
-        Take::Empty
     }
 
     /// Makes a slot idle, or hands it to whoever has waited longest. The everyday return: one locked instruction.

@@ -1,7 +1,7 @@
 //! Which slots are idle: one bit per slot, sixty-three to a word, and in each word's last bit whether anybody waits.
 //! A set bit means idle and nothing else, so there is no count beside it that could disagree and no order of changes
-//! that could be mistaken for another. Clearing a bit gives ownership of its slot; this file says who cleared it and
-//! what else the word said in that instant, and knows nothing of slots, leases or waiters.
+//! that could be mistaken for another. Clearing a bit gives ownership of its slot; this file says who cleared it, a
+//! newcomer only in an instant in which nobody waited, and knows nothing of slots, leases or waiters.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, Padded};
 
@@ -39,14 +39,13 @@ impl Lane {
     }
 }
 
-/// What a newcomer finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cleared {
-    /// This slot's bit, and nobody waited when it was cleared.
-    Taken(u32),
-    /// This slot's bit, but somebody has begun to wait in the meantime: it is to be given back.
-    Overtook(u32),
-    /// Nothing is idle, or somebody waits.
+/// What a newcomer finds in one word.
+enum Found {
+    /// This slot's bit, which it has cleared.
+    Idle(u32),
+    /// Somebody waits.
+    Waiters,
+    /// None that it looked for is idle, and nobody waits.
     Nothing,
 }
 
@@ -82,68 +81,71 @@ impl Words {
         }
     }
 
-    /// A newcomer's attempt: the lowest idle slot of the hinted word, or of the first word after it that has one.
-    /// One locked instruction, and one more for each time another thread was faster with the same bit.
+    /// A newcomer's attempt: the lowest idle slot of the hinted word, or of the first word after it that has one. `None`
+    /// if there is none or if somebody waits.
+    /// One locked instruction, and one more for each time another thread changed the word in that instant.
     #[inline]
-    pub(super) fn take(&self) -> Cleared {
-        match &*self.words {
-            [only] => Self::take_in(&only.0, 0, ALL).unwrap_or(Cleared::Nothing),
-            _ => self.take_in_any(ALL).unwrap_or(Cleared::Nothing),
+    pub(super) fn take(&self) -> Option<u32> {
+        match self.take_among(ALL) {
+            Found::Idle(index) => Some(index),
+            Found::Waiters | Found::Nothing => None,
         }
     }
 
     /// As [`take`](Self::take), but one of the lane if one of them is idle.
     #[inline]
-    pub(super) fn take_near(&self, lane: Lane) -> Cleared {
-        let near = match &*self.words {
-            [only] => Self::take_in(&only.0, 0, lane.bits),
-            _ => self.take_in_any(lane.bits),
-        };
-        near.unwrap_or_else(|| self.take())
+    pub(super) fn take_near(&self, lane: Lane) -> Option<u32> {
+        match self.take_among(lane.bits) {
+            Found::Idle(index) => Some(index),
+            Found::Waiters => None,
+            Found::Nothing => self.take(),
+        }
     }
 
-    /// `None`: none of these is idle in this word, and nobody waits.
     #[inline]
-    fn take_in(word: &AtomicU64, number: u32, among: u64) -> Option<Cleared> {
+    fn take_among(&self, among: u64) -> Found {
+        match &*self.words {
+            [only] => Self::take_in(&only.0, 0, among),
+            _ => self.take_in_any(among),
+        }
+    }
+
+    #[inline]
+    fn take_in(word: &AtomicU64, number: u32, among: u64) -> Found {
         let mut seen = word.load(Ordering::Relaxed);
         while seen & (among | WAITERS) != 0 {
             if seen & WAITERS != 0 {
-                return Some(Cleared::Nothing);
+                return Found::Waiters;
             }
             let place = lowest(seen & among);
-            let bit = 1 << place;
-            // Not a compare-and-swap: other bits may change at will and never make this fail. Of the old word only
-            // this bit is looked at, which x86 can answer in one instruction; for the whole old word it would loop.
+            // The whole word, though only one bit changes: so the flag is known to be down in the very instant in which
+            // the bit is cleared, and nobody who waits is overtaken. Newcomers all want the lowest bit, so that clearing
+            // the bit alone would hardly fail less often; and it takes x86 longer.
             // Acquire: what the previous owner did to the slot is visible to the next.
-            if word.fetch_and(!bit, Ordering::Acquire) & bit != 0 {
-                let index = number * BITS + place;
-                // Sees at least what the line above saw: a flag raised before it is not missed.
-                let overtook = word.load(Ordering::Relaxed) & WAITERS != 0;
-                return Some(if overtook {
-                    Cleared::Overtook(index)
-                } else {
-                    Cleared::Taken(index)
-                });
+            match word.compare_exchange_weak(seen, seen & !(1 << place), Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return Found::Idle(number * BITS + place),
+                Err(now) => seen = now,
             }
-            seen = word.load(Ordering::Relaxed);
         }
-        None
+        Found::Nothing
     }
 
     // Out of line: its code would crowd out the one word's, which is what most pools have.
     #[inline(never)]
-    fn take_in_any(&self, among: u64) -> Option<Cleared> {
+    fn take_in_any(&self, among: u64) -> Found {
         let hint = self.hint.0.load(Ordering::Relaxed);
         let (before, from) = self.words.split_at(hint as usize);
         for (word, number) in from.iter().zip(hint..).chain(before.iter().zip(0..)) {
-            if let Some(found) = Self::take_in(&word.0, number, among) {
+            let found = Self::take_in(&word.0, number, among);
+            if !matches!(found, Found::Nothing) {
                 if number != hint {
                     self.hint.0.store(number, Ordering::Relaxed);
                 }
-                return Some(found);
+                return found;
             }
         }
-        None
+        Found::Nothing
     }
 
     /// As [`place`], without the arithmetic where there is but one word.
