@@ -15,6 +15,7 @@ use crate::options::Options;
 use crate::report::{Bound, Report};
 use crate::runtimes;
 use crate::server::Server;
+use crate::stops;
 use crate::table::{Column, Table};
 use crate::turns::in_turn;
 
@@ -25,14 +26,23 @@ const PHASE: Duration = Duration::from_millis(250);
 
 const THROUGHPUT: &str = "turns a second";
 const CPU: &str = "CPU ns a turn";
+const MEDIAN_WAIT: &str = "p50 wait µs";
+const P95_WAIT: &str = "p95 wait µs";
 const WAIT: &str = "p99 wait µs, worst-off task";
 const VARIATION: &str = "variation of turns by task %";
 const COLUMNS: &[Column] = &[
     Column::higher(THROUGHPUT),
     Column::lower(CPU),
+    Column::lower(MEDIAN_WAIT),
+    Column::lower(P95_WAIT),
     Column::lower(WAIT),
     Column::plain(VARIATION),
 ];
+
+const STOPS: &str = "stops a second";
+const STOP: &str = "µs, median";
+const SHARE: &str = "% of pgsteer's waits in them";
+const STOP_COLUMNS: &[Column] = &[Column::lower(STOPS), Column::lower(STOP), Column::plain(SHARE)];
 
 /// What the tasks are to do now. Waits are timed in a phase of their own, so that reading the clock does not count as
 /// the pool's work.
@@ -118,9 +128,13 @@ impl Turns for Ring {
     }
 }
 
+fn no_waits() -> Histogram<u32> {
+    Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("the bounds are good")
+}
+
 /// One task; returns its waits in nanoseconds.
 async fn work<C: Turns>(pool: Arc<C>, shared: Arc<Shared>, task: usize) -> Histogram<u32> {
-    let mut waits = Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("the bounds are good");
+    let mut waits = no_waits();
     let mut turns = 0;
     loop {
         match shared.phase.load(Ordering::Relaxed) {
@@ -161,10 +175,13 @@ fn round<C: Turns>(server: &Server, length: Duration, table: &mut Table) {
         _ => waits.value_at_quantile(0.99) as f64,
     };
     let mut worst = 0_f64;
+    let mut all = no_waits();
     for task in tasks {
         let waits = runtime.block_on(task).expect("the task ends well");
         worst = worst.max(p99(&waits));
+        all.add(&waits).expect("they have the same bounds");
     }
+    let quantile = |quantile| all.value_at_quantile(quantile) as f64 / 1e3;
 
     let turns: Vec<f64> = after
         .iter()
@@ -175,7 +192,14 @@ fn round<C: Turns>(server: &Server, length: Duration, table: &mut Table) {
     let cpu = cpu.as_nanos() as f64 / total;
     table.add(
         C::NAME,
-        [total / took.as_secs_f64(), cpu, worst / 1e3, variation(&turns)],
+        [
+            total / took.as_secs_f64(),
+            cpu,
+            quantile(0.5),
+            quantile(0.95),
+            worst / 1e3,
+            variation(&turns),
+        ],
     );
     drop(pool);
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -198,8 +222,10 @@ pub fn measure(server: &Server, options: &Options, report: &mut Report) {
         round::<Bb8>,
         round::<Ring>,
     ];
+    let mut stood_still = Vec::new();
     for number in 0..options.rounds(31) {
         in_turn(number, &contenders, |round| round(server, PHASE, &mut table));
+        stood_still.push(stops::watch(PHASE));
     }
 
     let ours = [<Borrowed as Turns>::NAME, <Owned as Turns>::NAME];
@@ -232,6 +258,7 @@ pub fn measure(server: &Server, options: &Options, report: &mut Report) {
         variation,
         " %",
     );
+    let turns_a_second = table.median(ours[0], THROUGHPUT);
     report.table(
         table,
         "Throughput, CPU and variation are taken while nothing reads a clock; waits in a second phase of the same \
@@ -239,5 +266,19 @@ pub fn measure(server: &Server, options: &Options, report: &mut Report) {
          tasks in a fixed order, each task woken by the one before: what the runtime leaves to a pool that costs nothing; \
          a task there cannot be overtaken by one that is sooner ready, so its waits are no limit. Demands are judged by \
          the worse of pgsteer's two guards beside the better of deadpool and bb8, by the median of the rounds' own ratios.",
+    );
+
+    let waiting = f64::from(TASKS as u32 - SIZE);
+    let mut machine = Table::new("2. Meanwhile: how often the machine stands still", STOP_COLUMNS);
+    for stops in stood_still {
+        let share = stops.a_second * waiting / turns_a_second * 100.0;
+        machine.add("the workers' cores", [stops.a_second, stops.median_us, share]);
+    }
+    report.table(
+        machine,
+        "Each round also watches the cores with nothing else running: a stop is 10 µs and more between two readings of the \
+         clock, and those of several cores that overlap count as one. Whoever stands in a queue during a stop is late by it, and \
+         that is nearly everybody who waits. Where that comes to more than 1 % of all waits, p99 is a wait of the pool's and \
+         a stop of the machine's on top, and p95 is nearer to what the pool does.",
     );
 }

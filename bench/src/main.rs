@@ -23,6 +23,7 @@ mod runtimes;
 mod select_one;
 mod server;
 mod sizes;
+mod stops;
 mod table;
 mod transactions;
 mod turns;
