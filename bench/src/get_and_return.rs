@@ -1,5 +1,5 @@
 //! One task gets a connection and returns it, over and over, with nobody else there. By the thread's own CPU clock,
-//! which other processes do not disturb.
+//! which other processes do not disturb, and on one core, so that no move to another is counted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use cpu_time::ThreadTime;
 use tokio::runtime::Runtime;
 
 use crate::allocations;
+use crate::apart::Apart;
 use crate::contenders::{Bb8, Borrowed, Contender, Deadpool, Owned};
 use crate::options::Options;
 use crate::report::{Bound, Report};
@@ -74,6 +75,7 @@ impl<C: Contender> Lane<C> {
 
 pub fn measure(server: &Server, options: &Options, report: &mut Report) {
     const COLUMNS: &[Column] = &[Column::lower(NANOSECONDS), Column::plain(ALLOCATIONS)];
+    let _on_one_core = Apart::hold(&[]);
     let mut table = Table::new("1. Get and return, one task, pool of 10", COLUMNS);
     let (borrowed, owned) = (Lane::<Borrowed>::new(server), Lane::<Owned>::new(server));
     let (deadpool, bb8) = (Lane::<Deadpool>::new(server), Lane::<Bb8>::new(server));
@@ -115,7 +117,7 @@ pub fn measure(server: &Server, options: &Options, report: &mut Report) {
     );
     report.table(
         table,
-        "Current-thread runtime. pgsteer is the whole public pool over open connections, which a get and return does \
+        "Current-thread runtime, held on one core. pgsteer is the whole public pool over open connections, which a get and return does \
          not touch; deadpool and bb8 have a manager that opens numbers and checks nothing. deadpool has no timeouts, \
          its default and its fastest; bb8 and pgsteer have their default ones.",
     );

@@ -52,15 +52,11 @@ enum Found {
 /// The idle bits of all slots.
 #[derive(Debug)]
 pub(super) struct Words {
-    words: Box<[Padded<AtomicU64>]>,
+    /// In place, so that a checkout from a pool with one word, as most have, follows no pointer to it.
+    first: Padded<AtomicU64>,
+    more: Box<[Padded<AtomicU64>]>,
     /// The word a newcomer looks at first: where the last one found a slot. Only a hint.
     hint: Padded<AtomicU32>,
-}
-
-/// The word of a slot, and its bit there.
-#[inline]
-fn place(index: u32) -> (usize, u64) {
-    ((index / BITS) as usize, 1 << (index % BITS))
 }
 
 /// The lowest set bit.
@@ -72,11 +68,10 @@ fn lowest(word: u64) -> u32 {
 impl Words {
     /// For this many slots, none of them idle.
     pub(super) fn new(slots: u32) -> Self {
-        let words = (0..slots.div_ceil(BITS))
-            .map(|_| Padded(AtomicU64::new(0)))
-            .collect();
+        let word = || Padded(AtomicU64::new(0));
         Self {
-            words,
+            first: word(),
+            more: (1..slots.div_ceil(BITS)).map(|_| word()).collect(),
             hint: Padded(AtomicU32::new(0)),
         }
     }
@@ -104,9 +99,9 @@ impl Words {
 
     #[inline]
     fn take_among(&self, among: u64) -> Found {
-        match &*self.words {
-            [only] => Self::take_in(&only.0, 0, among),
-            _ => self.take_in_any(among),
+        match self.more.is_empty() {
+            true => Self::take_in(&self.first.0, 0, among),
+            false => self.take_in_any(among),
         }
     }
 
@@ -135,9 +130,8 @@ impl Words {
     #[inline(never)]
     fn take_in_any(&self, among: u64) -> Found {
         let hint = self.hint.0.load(Ordering::Relaxed);
-        let (before, from) = self.words.split_at(hint as usize);
-        for (word, number) in from.iter().zip(hint..).chain(before.iter().zip(0..)) {
-            let found = Self::take_in(&word.0, number, among);
+        for number in (hint..=self.more.len() as u32).chain(0..hint) {
+            let found = Self::take_in(self.word(number), number, among);
             if !matches!(found, Found::Nothing) {
                 if number != hint {
                     self.hint.0.store(number, Ordering::Relaxed);
@@ -148,15 +142,29 @@ impl Words {
         Found::Nothing
     }
 
-    /// As [`place`], without the arithmetic where there is but one word.
+    #[inline]
+    fn word(&self, number: u32) -> &AtomicU64 {
+        match number.checked_sub(1) {
+            None => &self.first.0,
+            Some(further) => &self.more[further as usize].0,
+        }
+    }
+
+    /// Each word with its number.
+    fn words(&self) -> impl Iterator<Item = (&AtomicU64, u32)> {
+        std::iter::once(&self.first)
+            .chain(&self.more)
+            .map(|word| &word.0)
+            .zip(0..)
+    }
+
+    /// The word of a slot, and its bit there.
     #[inline]
     fn place(&self, index: u32) -> (&AtomicU64, u64) {
-        match &*self.words {
-            [only] => (&only.0, 1 << index),
-            words => {
-                let (word, bit) = place(index);
-                (&words[word].0, bit)
-            }
+        match self.more.is_empty() {
+            // Without the arithmetic.
+            true => (&self.first.0, 1 << index),
+            false => (self.word(index / BITS), 1 << (index % BITS)),
         }
     }
 
@@ -180,8 +188,8 @@ impl Words {
     /// Takes one particular slot, whoever waits. Returns whether it was idle, and so is now the caller's.
     #[must_use]
     pub(super) fn clear(&self, index: u32) -> bool {
-        let (word, bit) = place(index);
-        self.words[word].0.fetch_and(!bit, Ordering::Acquire) & bit != 0
+        let (word, bit) = self.place(index);
+        word.fetch_and(!bit, Ordering::Acquire) & bit != 0
     }
 
     /// Says in every word that somebody waits, and offers every slot that was idle at that instant to `taker`, which
@@ -190,8 +198,8 @@ impl Words {
     /// Per word, a return either comes before the flag, and its bit is offered here, or after it, and sees the flag.
     /// So no return can be missed by both sides.
     pub(super) fn raise(&self, mut taker: impl FnMut(u32) -> bool) {
-        for (word, number) in self.words.iter().zip(0..) {
-            let mut idle = word.0.fetch_or(WAITERS, Ordering::AcqRel) & !WAITERS;
+        for (word, number) in self.words() {
+            let mut idle = word.fetch_or(WAITERS, Ordering::AcqRel) & !WAITERS;
             while idle != 0 {
                 let bit = lowest(idle);
                 if taker(number * BITS + bit) {
@@ -204,29 +212,27 @@ impl Words {
 
     /// Says in every word that nobody waits.
     pub(super) fn lower(&self) {
-        for word in &self.words {
-            word.0.fetch_and(!WAITERS, Ordering::AcqRel);
+        for (word, _) in self.words() {
+            word.fetch_and(!WAITERS, Ordering::AcqRel);
         }
     }
 
     /// Whether this slot is idle at this instant.
     pub(super) fn is_set(&self, index: u32) -> bool {
-        let (word, bit) = place(index);
-        self.words[word].0.load(Ordering::Acquire) & bit != 0
+        let (word, bit) = self.place(index);
+        word.load(Ordering::Acquire) & bit != 0
     }
 
     /// How many slots are idle; a sum over words read one after another.
     pub(super) fn count(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| (word.0.load(Ordering::Relaxed) & !WAITERS).count_ones() as usize)
-            .sum()
+        let idle = |word: &AtomicU64| (word.load(Ordering::Relaxed) & !WAITERS).count_ones() as usize;
+        self.words().map(|(word, _)| idle(word)).sum()
     }
 
     /// The idle slots, lowest first, each word as it was when the iteration came to it.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.words.iter().zip(0..).flat_map(|(word, number)| {
-            let mut idle = word.0.load(Ordering::Acquire) & !WAITERS;
+        self.words().flat_map(|(word, number)| {
+            let mut idle = word.load(Ordering::Acquire) & !WAITERS;
             std::iter::from_fn(move || {
                 let bit = (idle != 0).then(|| lowest(idle))?;
                 idle &= idle - 1;
