@@ -25,9 +25,10 @@ answer is known for what it is:
   duplicated   an answer that came a second time, or that nobody waited for
   crossed      the answer to another request
   corrupted    anything else
-Every request sent is in just one of these, save that duplicated ones come on top. A payload of 1 to 15 bytes is a hash of
-its request: a wrong answer is seen unless the hashes agree by chance (1 in 256 to the power of the size), and is told to
-be duplicated or crossed only within the same client. Of an empty one only the length is checked.
+Every request sent is in just one of these, save that duplicated ones come on top; with a warm-up, one sent before its
+end and answered after it is answered in the measured part. A payload of 1 to 15 bytes is a hash of its request: a wrong
+answer is seen unless the hashes agree by chance (1 in 256 to the power of the size), and is told to be duplicated or
+crossed only within the same client. Of an empty one only the length is checked.
 
 With --requests, a connect that fails uses up one request. At the end each client closes its side and looks for answers
 that nobody asked for. With --idle, further connections are opened before, send nothing until the rest is over, and one

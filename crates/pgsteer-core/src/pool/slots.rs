@@ -72,7 +72,8 @@ pub enum Take {
     Leased(Lease),
     /// A slot whose tenant is unfit or missing: pass it to the keeper and try again.
     Unfit(Lease),
-    /// Nothing is idle, somebody waits already, or the pool is closed.
+    /// Nothing is idle, somebody waits already, or the pool is closed. Now and then also while somebody else looks whether
+    /// they have to wait, or gives a slot back behind the place that was looked at: for certainty, wait.
     Empty,
 }
 
@@ -150,7 +151,8 @@ impl<T: Tenant, E> Slots<T, E> {
 
     // Ownership: the only places where a lease is made or ends.
 
-    /// Takes an idle slot if there is one and nobody waits. The everyday checkout: one locked instruction.
+    /// Takes an idle slot if there is one and nobody waits. The everyday checkout: one locked instruction, where no other
+    /// thread changes the word at that instant.
     #[inline]
     pub fn try_take(&self) -> Take {
         self.taken(self.words.take())

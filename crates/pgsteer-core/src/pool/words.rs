@@ -8,7 +8,8 @@ use super::sync::{AtomicU32, AtomicU64, Ordering, Padded};
 /// Idle bits in one word. Few of them in the models, so that a pool of three slots has two words.
 const BITS: u32 = if cfg!(loom) { 2 } else { 63 };
 
-/// Set in every word while anybody waits, and for ever once the pool is closed.
+/// Set in every word while anybody waits, for a moment while somebody looks whether to wait, and for ever once the pool is
+/// closed.
 const WAITERS: u64 = 1 << BITS;
 
 /// Every slot's bit.
@@ -114,8 +115,8 @@ impl Words {
             }
             let place = lowest(seen & among);
             // The whole word, though only one bit changes: so the flag is known to be down in the very instant in which
-            // the bit is cleared, and nobody who waits is overtaken. Newcomers all want the lowest bit, so that clearing
-            // the bit alone would hardly fail less often; and it takes x86 longer.
+            // the bit is cleared, and nobody who waits is overtaken. Each change of the word by another thread costs a try,
+            // a return as well, which clearing the bit alone would not; that takes x86 longer each time.
             // Acquire: what the previous owner did to the slot is visible to the next.
             match word.compare_exchange_weak(seen, seen & !(1 << place), Ordering::Acquire, Ordering::Relaxed)
             {

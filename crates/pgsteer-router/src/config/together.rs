@@ -1,7 +1,7 @@
 //! What options have to do with each other: those that cannot both hold, which is an error, and those that change nothing
 //! because of how others are set, which is told and no more.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use super::error::ConfigError;
@@ -197,7 +197,7 @@ impl Host {
     fn of(text: &str) -> Self {
         let bare = text.trim_start_matches('[').trim_end_matches(']');
         match bare.parse() {
-            Ok(address) => Host::Address(address),
+            Ok(address) => Host::Address(IpAddr::to_canonical(&address)),
             Err(_) if bare.eq_ignore_ascii_case("localhost") => Host::Localhost,
             Err(_) => Host::Name(bare.to_ascii_lowercase()),
         }
@@ -209,7 +209,10 @@ impl Host {
             (Host::Name(_), _) | (_, Host::Name(_)) => false,
             (Host::Address(one), Host::Address(other)) => {
                 let all = one.is_unspecified() || other.is_unspecified();
-                one == other || all && one.is_ipv4() == other.is_ipv4() && one.is_own() && other.is_own()
+                // Whoever listens on all of IPv6 listens on all of IPv4 as well.
+                let of_a_kind = one.is_ipv4() == other.is_ipv4();
+                let both = [one, other].contains(&&IpAddr::from(Ipv6Addr::UNSPECIFIED));
+                one == other || all && (of_a_kind || both) && one.is_own() && other.is_own()
             }
             (Host::Address(address), Host::Localhost) | (Host::Localhost, Host::Address(address)) => {
                 address.is_own()
@@ -251,6 +254,12 @@ mod tests {
             ("a.example:80", "A.example:80", true),
             ("a.example:80", "b.example:80", false),
             ("0.0.0.0:80", "a.example:80", false),
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "0.0.0.0:80", true),
+            ("[::]:80", "10.0.0.1:80", false),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("0.0.0.0:80", "[::ffff:127.0.0.1]:80", true),
+            ("127.0.0.1:80", "[::ffff:127.0.0.1]:80", true),
         ];
         for (one, other, same) in cases {
             assert_eq!(is_same_place(one, other), same, "{one} and {other}");

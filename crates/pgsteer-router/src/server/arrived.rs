@@ -3,6 +3,7 @@
 //! A drain answers what had come when it began. A client that always sends the next request before it has the last answer
 //! would never be done otherwise.
 
+use socket2::{SockRef, Socket};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -14,11 +15,16 @@ const HELD_BY_TLS: usize = 64 * 1024;
 
 /// Of a socket.
 pub(crate) fn over_tcp(stream: &TcpStream) -> usize {
+    of_socket(&SockRef::from(stream))
+}
+
+/// Of a socket of nobody's yet.
+pub(crate) fn of_socket(socket: &Socket) -> usize {
     #[cfg(unix)]
-    if let Ok(bytes) = rustix::io::ioctl_fionread(stream) {
+    if let Ok(bytes) = rustix::io::ioctl_fionread(socket) {
         return usize::try_from(bytes).unwrap_or(usize::MAX);
     }
-    unknown(stream)
+    unknown(socket)
 }
 
 /// Of a socket under TLS, where what comes is longer than what it says.

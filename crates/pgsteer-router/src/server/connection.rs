@@ -28,6 +28,7 @@ pub(crate) async fn in_clear<S: AsyncRead + AsyncWrite + Unpin>(
         End::ByClient | End::Cut => {}
         End::ByRouter => {
             let limit = shared.options.load().linger;
+            let _leaving = shared.clients.leave();
             say_goodbye(&mut stream, limit).await;
         }
     }
@@ -46,6 +47,7 @@ pub(crate) async fn encrypted(socket: TcpStream, config: Arc<ServerConfig>, shar
                 End::Cut => {}
                 End::ByClient | End::ByRouter => {
                     let limit = shared.options.load().linger;
+                    let _leaving = shared.clients.leave();
                     say_goodbye(&mut stream, limit).await;
                 }
             }

@@ -111,11 +111,17 @@ async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
     if let Err(error) = SockRef::from(&listener).attach_filter(&WITHOUT_FIRST_PACKETS) {
         tracing::debug!(target: "pgsteer::router", "the listening socket cannot be shut before it is closed: {error}");
     }
+    let mut last = TheLast {
+        listener,
+        shared,
+        all: false,
+    };
     let until = Instant::now() + HALF_CONNECTED;
     let most = || shared.options.load().max_connections as usize;
     loop {
-        shared.clients.fewer_than(most).await;
-        match timeout_at(until, listener.accept()).await {
+        // Whoever is only waited for until they close must not cost those who come behind them the grace.
+        shared.clients.fewer_staying_than(most).await;
+        match timeout_at(until, last.listener.accept()).await {
             Ok(Ok((socket, _))) => welcome_late(socket, shared),
             Ok(Err(error)) if is_the_clients(&error) => {}
             Ok(Err(_)) => sleep(AFTER_REFUSAL).await,
@@ -123,23 +129,64 @@ async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
         }
     }
     // The system itself is asked at the end: the runtime may not have heard yet of whoever came last.
-    let Ok(listener) = listener.into_std() else {
-        return;
-    };
     loop {
-        shared.clients.fewer_than(most).await;
-        let accepted = listener
-            .accept()
-            .and_then(|(socket, _)| socket.set_nonblocking(true).map(|()| socket));
+        shared.clients.fewer_staying_than(most).await;
+        let accepted = last
+            .at_once()
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
         match accepted {
             Ok(socket) => {
-                if let Ok(socket) = TcpStream::from_std(socket) {
+                if let Ok(socket) = TcpStream::from_std(socket.into()) {
                     welcome_late(socket, shared);
                 }
             }
             Err(error) if is_the_clients(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(_) => sleep(AFTER_REFUSAL).await,
+        }
+    }
+    last.all = true;
+}
+
+/// Those whom the kernel has accepted and nobody has accepted from it yet. Where the grace ends before they are all in, the rest
+/// are lost with the listening socket: each that has asked for something is counted as a request that was dropped.
+struct TheLast<'a> {
+    listener: TcpListener,
+    shared: &'a Shared,
+    all: bool,
+}
+
+impl TheLast<'_> {
+    /// The next, by the system itself.
+    fn at_once(&self) -> io::Result<Socket> {
+        SockRef::from(&self.listener).accept().map(|(socket, _)| socket)
+    }
+}
+
+impl Drop for TheLast<'_> {
+    fn drop(&mut self) {
+        if self.all {
+            return;
+        }
+        let mut clients = 0_u64;
+        loop {
+            match self.at_once() {
+                Ok(socket) => {
+                    clients += 1;
+                    self.shared.metrics.turned_away.inc();
+                    if arrived::of_socket(&socket) > 0 {
+                        drop(self.shared.metrics.begin());
+                    }
+                }
+                Err(error) if is_the_clients(&error) => {}
+                Err(_) => break,
+            }
+        }
+        if clients > 0 {
+            tracing::warn!(
+                target: "pgsteer::router",
+                "the grace is over: {clients} clients that waited to be accepted are turned away"
+            );
         }
     }
 }

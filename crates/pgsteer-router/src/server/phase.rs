@@ -33,7 +33,9 @@ pub(crate) struct Clients {
     phase: AtomicU8,
     wakers: Mutex<Slab<Arc<AtomicWaker>>>,
     connected: AtomicUsize,
-    /// Told when a client has gone.
+    /// Of those, the ones that have got all they will get and are only waited for until they close.
+    leaving: AtomicUsize,
+    /// Told when a client has gone, or is leaving.
     gone: Notify,
 }
 
@@ -43,6 +45,7 @@ impl Clients {
             phase: AtomicU8::new(Phase::Serving as u8),
             wakers: Mutex::default(),
             connected: AtomicUsize::new(0),
+            leaving: AtomicUsize::new(0),
             gone: Notify::new(),
         })
     }
@@ -71,13 +74,33 @@ impl Clients {
 
     /// Waits until there are fewer than `limit()` clients, which is asked again whenever one has gone. Cancel safe.
     pub(crate) async fn fewer_than(&self, limit: impl Fn() -> usize) {
+        self.until(|| self.connected() < limit()).await;
+    }
+
+    /// As [`fewer_than`](Self::fewer_than), without those who are leaving.
+    pub(crate) async fn fewer_staying_than(&self, limit: impl Fn() -> usize) {
+        let staying = || {
+            self.connected()
+                .saturating_sub(self.leaving.load(Ordering::Acquire))
+        };
+        self.until(|| staying() < limit()).await;
+    }
+
+    async fn until(&self, is_so: impl Fn() -> bool) {
         loop {
             let gone = self.gone.notified();
-            if self.connected() < limit() {
+            if is_so() {
                 return;
             }
             gone.await;
         }
+    }
+
+    /// A client has got all it will get. It counts as leaving until the value is dropped.
+    pub(crate) fn leave(&self) -> Leaving<'_> {
+        self.leaving.fetch_add(1, Ordering::AcqRel);
+        self.gone.notify_waiters();
+        Leaving(self)
     }
 
     /// Makes whoever waits for fewer clients look again.
@@ -101,6 +124,16 @@ impl Clients {
     fn wakers(&self) -> MutexGuard<'_, Slab<Arc<AtomicWaker>>> {
         // Every change is one call that cannot stop half-way.
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A client that is leaving.
+#[derive(Debug)]
+pub(crate) struct Leaving<'a>(&'a Clients);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leaving.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -162,8 +195,11 @@ impl<F: Future> Future for Watched<F> {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn};
+    use std::pin::pin;
     use std::sync::Arc;
     use std::task::Poll;
+
+    use futures_util::FutureExt;
 
     use super::{Clients, Phase};
 
@@ -203,6 +239,20 @@ mod tests {
         clients.enter(Phase::Draining);
 
         assert_eq!(clients.phase(), Phase::Stopped);
+    }
+
+    #[tokio::test]
+    async fn one_that_is_leaving_is_connected_and_does_not_stay() {
+        let clients = Clients::new();
+        let _client = clients.enrol();
+
+        let leaving = clients.leave();
+
+        clients.fewer_staying_than(|| 1).await;
+        assert_eq!(clients.connected(), 1);
+        drop(leaving);
+        let mut staying = pin!(clients.fewer_staying_than(|| 1));
+        assert!(staying.as_mut().now_or_never().is_none());
     }
 
     #[tokio::test]

@@ -256,17 +256,24 @@ impl Router {
         tokio::time::sleep_until(until.min(began + delay)).await;
         self.stop_accepting.cancel();
         self.shared.clients.enter(Phase::Draining);
-        let accepting = self.accepting();
+        let mut accepting = self.accepting();
+        let _abort = accepting
+            .as_ref()
+            .map(|accepting| AbortOnDrop(accepting.abort_handle()));
         let all_gone = async {
-            if let Some(accepting) = accepting {
-                let abort = accepting.abort_handle();
-                let _abort = AbortOnDrop(abort);
+            if let Some(accepting) = &mut accepting {
                 let _ = accepting.await;
             }
+            accepting = None;
             self.shared.clients.fewer_than(|| 1).await;
         };
         let mut cut = 0;
         if timeout_at(until, all_gone).await.is_err() {
+            // Its end counts those who are still in the kernel's queue.
+            if let Some(accepting) = accepting {
+                accepting.abort();
+                let _ = accepting.await;
+            }
             cut = self.shared.clients.connected();
             self.shared.clients.enter(Phase::Stopped);
             self.shared.clients.fewer_than(|| 1).await;

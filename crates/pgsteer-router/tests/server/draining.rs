@@ -338,3 +338,59 @@ async fn a_client_that_never_stops_sending_is_answered_what_had_come_and_then_en
         assert_eq!((totals.requests, totals.answered), (answered, answered));
     }
 }
+
+/// Covers: S-60
+#[tokio::test]
+async fn clients_that_do_not_close_hold_nobody_up_who_waits_to_be_accepted() {
+    let router = tcp_router(ServerOptions {
+        max_connections: 1,
+        linger: Duration::from_secs(1),
+        ..ServerOptions::default()
+    });
+    let router = router.await;
+    let mut first = TcpStream::connect(router.local_addr()).await.unwrap();
+    ask(&mut first, b"first").await.unwrap();
+    let mut queued = Vec::new();
+    for _ in 0..6 {
+        let mut client = TcpStream::connect(router.local_addr()).await.unwrap();
+        send(&mut client, b"queued").await.unwrap();
+        queued.push(client);
+    }
+
+    // One after the other they would linger twice as long as this.
+    let drained = tokio::spawn(async move { router.shutdown(Duration::from_secs(3)).await });
+
+    for client in &mut queued {
+        assert_eq!(receive(client).await.as_deref(), Some(&b"queued"[..]));
+    }
+    let drained = drained.await.unwrap();
+    assert_eq!((drained.answered, drained.dropped), (6, 0));
+}
+
+/// Covers: S-59
+#[tokio::test]
+async fn requests_still_in_the_kernels_queue_when_the_grace_is_over_are_counted_as_dropped() {
+    let router = tcp_router(ServerOptions {
+        max_connections: 1,
+        ..ServerOptions::default()
+    });
+    let router = router.await;
+    let mut stalled = TcpStream::connect(router.local_addr()).await.unwrap();
+    ask(&mut stalled, b"first").await.unwrap();
+    stalled.write_all(&frame(b"a part of it")[..6]).await.unwrap();
+    let mut queued = Vec::new();
+    for number in 0..4 {
+        let mut client = TcpStream::connect(router.local_addr()).await.unwrap();
+        if number > 0 {
+            send(&mut client, b"queued").await.unwrap();
+        }
+        queued.push(client);
+    }
+
+    let drained = router.shutdown(Duration::from_millis(300)).await;
+
+    let totals = router.totals();
+    // The one that has stalled and the three of four that have asked.
+    assert_eq!(drained.dropped, 4);
+    assert_eq!((totals.turned_away, totals.ended()), (4, totals.requests));
+}

@@ -286,7 +286,8 @@ impl Pool {
         )
     }
 
-    /// Checks a connection out if one is idle and nobody waits. Never waits.
+    /// Checks a connection out if one is idle and nobody waits. Never waits. Under load it may say `None` although one has just
+    /// become idle, or although whoever looked whether they had to wait need not.
     #[track_caller]
     pub fn try_get(&self) -> Option<Conn> {
         let at = Location::caller();
