@@ -1,7 +1,8 @@
 //! The slots of a pool: where a connection lives from the day it is opened, and who owns the right to touch it.
-//! Ownership is a value, [`Lease`]; it is made when a slot's idle bit is cleared, its parked mark is taken or a waiter
-//! collects its grant, and it ends when the bit or the mark is set or the slot granted, so no two of one slot can exist. This file holds the crate's only unsafe
-//! code, which rests on that one sentence; it never waits, and locks only for those who do (`handover.rs`).
+//! Ownership is a value, [`Lease`]; it is made with the pool, when a slot's idle bit is cleared, its parked mark is taken or
+//! a waiter collects its grant, and it ends when the bit or the mark is set or the slot granted, so no two of one slot can
+//! exist. This file holds the crate's only unsafe code, which rests on that one sentence; it never waits, and locks only for
+//! those who do (`handover.rs`).
 #![allow(unsafe_code)]
 
 use super::cells::Cells;

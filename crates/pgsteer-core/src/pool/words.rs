@@ -194,7 +194,8 @@ impl Words {
     }
 
     /// Says in every word that somebody waits, and offers every slot that was idle at that instant to `taker`, which
-    /// takes it with [`clear`](Self::clear) if it can and says whether it needs no more.
+    /// takes it with [`clear`](Self::clear) if it can and says whether it needs no more. If so, the words behind that one are
+    /// left as they are, and the caller [lowers](Self::lower) the flag again.
     ///
     /// Per word, a return either comes before the flag, and its bit is offered here, or after it, and sees the flag.
     /// So no return can be missed by both sides.

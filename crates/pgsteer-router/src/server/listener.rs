@@ -61,8 +61,13 @@ fn set_options(socket: &Socket) -> io::Result<()> {
 
 /// Accepts clients until it is told to stop; then those whom the kernel has accepted by then, and closes the socket.
 pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: CancellationToken) {
+    let mut queue = KernelQueue {
+        listener,
+        shared: &shared,
+        is_empty: false,
+    };
     let mut door = Door {
-        spare: spare(&listener),
+        spare: spare(&queue.listener),
         shortage: Shortage::default(),
     };
     let most = || shared.options.load().max_connections as usize;
@@ -75,7 +80,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            accepted = queue.listener.accept() => accepted,
         };
         match accepted {
             Ok((socket, _)) => {
@@ -84,7 +89,7 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
             }
             Err(error) if is_the_clients(&error) => {}
             Err(error) => {
-                let rest = door.failed(&listener, &shared, &error);
+                let rest = door.failed(&queue.listener, &shared, &error);
                 tokio::select! {
                     biased;
                     () = stop.cancelled() => break,
@@ -93,7 +98,8 @@ pub(crate) async fn accept(listener: TcpListener, shared: Arc<Shared>, stop: Can
             }
         }
     }
-    accept_the_last(listener, &shared).await;
+    accept_the_last(&queue, &shared).await;
+    queue.is_empty = true;
 }
 
 /// The client went before it was accepted.
@@ -106,22 +112,17 @@ fn is_the_clients(error: &io::Error) -> bool {
 
 /// Whom the kernel has accepted was accepted. Nobody else gets in: a first packet that comes from now on is thrown away, and
 /// whoever has had the kernel's answer to one is waited for, since to that client it is connected.
-async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
+async fn accept_the_last(queue: &KernelQueue<'_>, shared: &Arc<Shared>) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = SockRef::from(&listener).attach_filter(&WITHOUT_FIRST_PACKETS) {
+    if let Err(error) = SockRef::from(&queue.listener).attach_filter(&WITHOUT_FIRST_PACKETS) {
         tracing::debug!(target: "pgsteer::router", "the listening socket cannot be shut before it is closed: {error}");
     }
-    let mut last = TheLast {
-        listener,
-        shared,
-        all: false,
-    };
     let until = Instant::now() + HALF_CONNECTED;
     let most = || shared.options.load().max_connections as usize;
     loop {
         // Whoever is only waited for until they close must not cost those who come behind them the grace.
         shared.clients.fewer_staying_than(most).await;
-        match timeout_at(until, last.listener.accept()).await {
+        match timeout_at(until, queue.listener.accept()).await {
             Ok(Ok((socket, _))) => welcome_late(socket, shared),
             Ok(Err(error)) if is_the_clients(&error) => {}
             Ok(Err(_)) => sleep(AFTER_REFUSAL).await,
@@ -131,8 +132,8 @@ async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
     // The system itself is asked at the end: the runtime may not have heard yet of whoever came last.
     loop {
         shared.clients.fewer_staying_than(most).await;
-        let accepted = last
-            .at_once()
+        let accepted = queue
+            .accept_at_once()
             .and_then(|socket| socket.set_nonblocking(true).map(|()| socket));
         match accepted {
             Ok(socket) => {
@@ -141,36 +142,33 @@ async fn accept_the_last(listener: TcpListener, shared: &Arc<Shared>) {
                 }
             }
             Err(error) if is_the_clients(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(_) => sleep(AFTER_REFUSAL).await,
         }
     }
-    last.all = true;
 }
 
-/// Those whom the kernel has accepted and nobody has accepted from it yet. Where the grace ends before they are all in, the rest
-/// are lost with the listening socket: each that has asked for something is counted as a request that was dropped.
-struct TheLast<'a> {
+/// The listening socket, with those whom the kernel has accepted and nobody has accepted from it yet. Where accepting ends before
+/// they are all in, since the grace is over, the rest are lost with the socket: each that has asked for something is counted
+/// as a request that was dropped.
+struct KernelQueue<'a> {
     listener: TcpListener,
     shared: &'a Shared,
-    all: bool,
+    is_empty: bool,
 }
 
-impl TheLast<'_> {
+impl KernelQueue<'_> {
     /// The next, by the system itself.
-    fn at_once(&self) -> io::Result<Socket> {
+    fn accept_at_once(&self) -> io::Result<Socket> {
         SockRef::from(&self.listener).accept().map(|(socket, _)| socket)
     }
-}
 
-impl Drop for TheLast<'_> {
-    fn drop(&mut self) {
-        if self.all {
-            return;
-        }
-        let mut clients = 0_u64;
-        loop {
-            match self.at_once() {
+    /// Closes what is there; returns how many clients.
+    fn turn_away(&self) -> u32 {
+        let mut clients = 0;
+        // No more than can have been in the queue at one instant: others may come all the time.
+        for _ in 0..=self.shared.options.load().backlog {
+            match self.accept_at_once() {
                 Ok(socket) => {
                     clients += 1;
                     self.shared.metrics.turned_away.inc();
@@ -182,10 +180,17 @@ impl Drop for TheLast<'_> {
                 Err(_) => break,
             }
         }
+        clients
+    }
+}
+
+impl Drop for KernelQueue<'_> {
+    fn drop(&mut self) {
+        let clients = if self.is_empty { 0 } else { self.turn_away() };
         if clients > 0 {
             tracing::warn!(
                 target: "pgsteer::router",
-                "the grace is over: {clients} clients that waited to be accepted are turned away"
+                "there is no time left: {clients} clients that waited to be accepted are turned away"
             );
         }
     }

@@ -370,27 +370,34 @@ async fn clients_that_do_not_close_hold_nobody_up_who_waits_to_be_accepted() {
 /// Covers: S-59
 #[tokio::test]
 async fn requests_still_in_the_kernels_queue_when_the_grace_is_over_are_counted_as_dropped() {
-    let router = tcp_router(ServerOptions {
-        max_connections: 1,
-        ..ServerOptions::default()
-    });
-    let router = router.await;
-    let mut stalled = TcpStream::connect(router.local_addr()).await.unwrap();
-    ask(&mut stalled, b"first").await.unwrap();
-    stalled.write_all(&frame(b"a part of it")[..6]).await.unwrap();
-    let mut queued = Vec::new();
-    for number in 0..4 {
-        let mut client = TcpStream::connect(router.local_addr()).await.unwrap();
-        if number > 0 {
-            send(&mut client, b"queued").await.unwrap();
+    for grace in [Duration::from_millis(300), Duration::ZERO] {
+        let options = ServerOptions {
+            max_connections: 1,
+            ..ServerOptions::default()
+        };
+        let router = tcp_router(options).await;
+        let mut stalled = TcpStream::connect(router.local_addr()).await.unwrap();
+        ask(&mut stalled, b"first").await.unwrap();
+        stalled.write_all(&frame(b"a part of it")[..6]).await.unwrap();
+        let mut queued = Vec::new();
+        for number in 0..4 {
+            let mut client = TcpStream::connect(router.local_addr()).await.unwrap();
+            if number > 0 {
+                send(&mut client, b"queued").await.unwrap();
+            }
+            queued.push(client);
         }
-        queued.push(client);
+        until(|| router.totals().requests == 2).await;
+
+        let drained = router.shutdown(grace).await;
+
+        let totals = router.totals();
+        // The one that has stalled and the three of four that have asked.
+        assert_eq!(drained.dropped, 4, "{grace:?}");
+        assert_eq!(
+            (totals.turned_away, totals.ended()),
+            (4, totals.requests),
+            "{grace:?}"
+        );
     }
-
-    let drained = router.shutdown(Duration::from_millis(300)).await;
-
-    let totals = router.totals();
-    // The one that has stalled and the three of four that have asked.
-    assert_eq!(drained.dropped, 4);
-    assert_eq!((totals.turned_away, totals.ended()), (4, totals.requests));
 }
